@@ -1,0 +1,50 @@
+"""May one model draft for another? Only if the same id means the same piece of text in both."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from specviz.errors import UsageError
+
+if TYPE_CHECKING:
+    from specviz.models.loading import LoadedModel
+
+# Exercises merges, spaces, digits, accents, scripts, characters split over tokens, code, and rare symbols.
+SAMPLE = (
+    "The quick brown fox doesn't jump over 12,345 lazy dogs.\n\n    def f(x: int) -> str:\n\treturn f'{x!r}'  # ok\n"
+    "naïve café, Größe, Привет мир, 東京タワー, 안녕, مرحبا, 🙂👩‍💻 \u200b — “quotes” x²≥π\r\n<tag attr='1'/> 0x1F e.g.  \n"
+)
+
+
+def check_pair(target: LoadedModel, draft: LoadedModel) -> int:
+    """How many token ids the two models share; the draft may only propose ids below that number.
+
+    Logits padded to different sizes are allowed. UsageError, naming both, if an id stands for different text in the
+    two tokenizers, or if they cut a text into different tokens.
+    """
+    reason = _difference(target, draft)
+    if reason:
+        raise UsageError(
+            f"{draft.name} cannot draft for {target.name}: {reason}; choose a draft model of the same family"
+        )
+    return min(target.vocab_size, draft.vocab_size)
+
+
+def _difference(target: LoadedModel, draft: LoadedModel) -> str | None:
+    if target.is_encoder_decoder != draft.is_encoder_decoder:
+        return "one is an encoder-decoder model and the other is not"
+    theirs, ours = target.tokenizer.get_vocab(), draft.tokenizer.get_vocab()
+    if theirs != ours:
+        shared = min(target.vocab_size, draft.vocab_size)
+        by_id = {index: token for token, index in theirs.items() if index < shared}
+        other = {index: token for token, index in ours.items() if index < shared}
+        for index in sorted(by_id.keys() | other.keys()):
+            if by_id.get(index) != other.get(index):
+                return (
+                    f"their tokenizers differ, token {index} is {by_id.get(index)!r} in one and {other.get(index)!r} "
+                    "in the other"
+                )
+    texts = (target.tokenizer(SAMPLE).input_ids, draft.tokenizer(SAMPLE).input_ids)
+    if texts[0] != texts[1]:
+        return "their tokenizers have the same tokens but cut texts differently"
+    return None
