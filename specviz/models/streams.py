@@ -135,3 +135,17 @@ def open_stream(loaded: LoadedModel, *, encoder_ids: Sequence[int] | None = None
     if loaded.is_encoder_decoder:
         return EncoderDecoderStream(loaded, encoder_ids)
     return PublicStream(loaded)
+
+
+def open_split_stream(loaded: LoadedModel, *, length: int = 0) -> SplitStream:
+    """A stream whose layers can be run apart. UsageError for a family that cannot be split."""
+    from specviz.models import forward  # forward builds on this module
+
+    return forward.open_split_stream(loaded, length)
+
+
+def layer_count(loaded: LoadedModel) -> int:
+    """Number of layers of a decoder-only model. UsageError for a family that cannot be split."""
+    from specviz.models import families
+
+    return families.layer_count(loaded)

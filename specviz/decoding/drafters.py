@@ -1,0 +1,219 @@
+"""Where guesses come from. A drafter proposes; the policy says when it is enough."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+import torch
+from torch import Tensor
+
+from specviz.decoding.policies import StopPolicy
+from specviz.decoding.sampling import Pick, Picker
+from specviz.models.streams import SplitStream, Stream, ids_tensor
+
+
+@dataclass(slots=True)
+class Draft:
+    """What one draft phase produced. exit_states: (1, m, d), hidden states behind the drafter's last layer of
+    the m positions that the target has not seen yet, the last drafted one included (early exit only)."""
+
+    picks: list[Pick] = field(default_factory=list)
+    stop: str = "length"
+    exit_states: Tensor | None = None
+
+    @property
+    def ids(self) -> list[int]:
+        return [pick.id for pick in self.picks]
+
+    def probabilities(self, size: int) -> Tensor | None:
+        """The drafter's distributions (k, size), or None where it has none. Shorter rows are filled with 0:
+        tokens that the drafter does not know have draft probability 0."""
+        if not self.picks or self.picks[0].probabilities is None:
+            return None
+        rows = torch.stack([pick.probabilities for pick in self.picks])
+        return torch.nn.functional.pad(rows, (0, size - rows.shape[1]))
+
+
+class Drafter(Protocol):
+    def prefill(self, sequence: Sequence[int]) -> None:
+        """Read all of the sequence but its last token."""
+
+    def propose(self, sequence: Sequence[int], policy: StopPolicy, lookahead: int, budget: int) -> Draft:
+        """Guess the tokens behind the sequence: at most ``lookahead`` (the policy's) and ``budget`` of them."""
+
+    def rewind(self, length: int) -> None:
+        """The sequence's positions from ``length`` on will change."""
+
+    def close(self) -> None: ...
+
+
+class NoDrafter:
+    """Guesses nothing: plain autoregressive decoding is speculation with empty drafts."""
+
+    def prefill(self, sequence: Sequence[int]) -> None: ...
+
+    def propose(self, sequence: Sequence[int], policy: StopPolicy, lookahead: int, budget: int) -> Draft:
+        return Draft()
+
+    def rewind(self, length: int) -> None: ...
+
+    def close(self) -> None: ...
+
+
+def draft_tokens(
+    step: Callable[[list[int]], Tensor],
+    unread: Sequence[int],
+    picker: Picker,
+    policy: StopPolicy,
+    lookahead: int,
+    budget: int,
+    eos_ids: frozenset[int],
+) -> Draft:
+    """Draft token by token until the policy, the budget or an end-of-sequence token says stop.
+
+    step: feeds tokens to the drafting model, returns the logits (V,) behind the last one.
+    unread: tokens of the sequence that the drafting model has not read yet, the last one included.
+    """
+    draft = Draft(stop=policy.reason if lookahead <= budget else "budget")
+    most = min(lookahead, budget)
+    feed = list(unread)
+    while len(draft.picks) < most:
+        pick = picker.pick(step(feed))
+        draft.picks.append(pick)
+        if pick.id in eos_ids:
+            draft.stop = "eos"
+            break
+        if policy.stops_after(pick.confidence):
+            draft.stop = "confidence"
+            break
+        feed = [pick.id]
+    return draft
+
+
+class AssistantDrafter:
+    """A smaller model with the same vocabulary. Only ids below ``shared_vocab`` are drafted: padded rows of the
+    logits, which differ between models of one family, mean nothing."""
+
+    def __init__(self, stream: Stream, picker: Picker, eos_ids: frozenset[int], shared_vocab: int, context: int):
+        self._stream = stream
+        self._picker = picker
+        self._eos_ids = eos_ids
+        self._shared_vocab = shared_vocab
+        self._context = context
+
+    def prefill(self, sequence: Sequence[int]) -> None:
+        self._stream.forward(ids_tensor(sequence[:-1][: self._context], self._stream.device), keep=0)
+
+    def propose(self, sequence: Sequence[int], policy: StopPolicy, lookahead: int, budget: int) -> Draft:
+        # A sequence that outgrows the draft model's own context window goes on without drafts.
+        budget = min(budget, max(self._context - len(sequence) + 1, 0))
+        unread = sequence[self._stream.length :]
+        return draft_tokens(self._step, unread, self._picker, policy, lookahead, budget, self._eos_ids)
+
+    def _step(self, ids: list[int]) -> Tensor:
+        logits = self._stream.forward(ids_tensor(ids, self._stream.device), keep=1)[0]
+        return logits[: self._shared_vocab]
+
+    def rewind(self, length: int) -> None:
+        self._stream.rewind(length)
+
+    def close(self) -> None:
+        self._stream.close()
+
+
+class EarlyExitDrafter:
+    """The target's own first ``exit_layer`` layers, through the shared norm and head.
+
+    Weights and cache are the target's: the stream is shared with the RemainderVerifier, to which the exit
+    states are handed over, so that verification starts at layer ``exit_layer``. The last drafted token runs
+    through the early layers too: all layers then read the same positions, each of them once.
+    """
+
+    def __init__(self, stream: SplitStream, exit_layer: int, picker: Picker, eos_ids: frozenset[int]):
+        self._stream = stream
+        self._exit_layer = exit_layer
+        self._picker = picker
+        self._eos_ids = eos_ids
+
+    def prefill(self, sequence: Sequence[int]) -> None:
+        pass  # the verifier's prefill runs all layers of the shared stream
+
+    def propose(self, sequence: Sequence[int], policy: StopPolicy, lookahead: int, budget: int) -> Draft:
+        states: list[Tensor] = []
+
+        def run_early(ids: list[int]) -> Tensor:
+            hidden = self._stream.embed(ids_tensor(ids, self._stream.device))
+            states.append(self._stream.run(hidden, 0, self._exit_layer))
+            return states[-1]
+
+        def step(ids: list[int]) -> Tensor:
+            return self._stream.head(run_early(ids)[:, -1:])[0]
+
+        unread = sequence[self._stream.length :]
+        draft = draft_tokens(step, unread, self._picker, policy, lookahead, budget, self._eos_ids)
+        run_early([draft.picks[-1].id] if draft.picks else list(unread))
+        draft.exit_states = torch.cat(states, dim=1) if len(states) > 1 else states[0]
+        return draft
+
+    def rewind(self, length: int) -> None:
+        pass  # the verifier rewinds the shared stream
+
+    def close(self) -> None:
+        pass
+
+
+class PromptLookupDrafter:
+    """Copies what followed the last occurrence's twin: the latest n tokens are looked up in the sequence so far.
+
+    n-gram sizes from ``ngram`` down to 1; the first occurrence from the left that has a continuation wins, as in
+    transformers' prompt lookup. The copy is cut before an end-of-sequence token.
+    """
+
+    def __init__(self, ngram: int, eos_ids: frozenset[int]):
+        self._ngram = ngram
+        self._eos_ids = eos_ids
+        self._places: list[dict[tuple[int, ...], int]] = []
+        self._indexed = 0
+
+    def prefill(self, sequence: Sequence[int]) -> None:
+        self._places = [{} for _ in range(self._ngram)]
+        self._indexed = 0
+
+    def propose(self, sequence: Sequence[int], policy: StopPolicy, lookahead: int, budget: int) -> Draft:
+        draft = Draft(stop="no-match")
+        most = min(lookahead, budget)
+        if most < 1:
+            return Draft(stop=policy.reason if lookahead <= budget else "budget")
+        start = self._continuation(sequence)
+        if start is None:
+            return draft
+        for token in sequence[start : start + most]:
+            if token in self._eos_ids:
+                break
+            draft.picks.append(Pick(token, 1.0))
+        if len(draft.picks) == most:
+            draft.stop = policy.reason if lookahead <= budget else "budget"
+        return draft
+
+    def _continuation(self, sequence: Sequence[int]) -> int | None:
+        self._index(sequence)
+        for size in range(min(self._ngram, len(sequence) - 1), 0, -1):
+            start = self._places[size - 1].get(tuple(sequence[-size:]))
+            if start is not None and start < len(sequence):
+                return start
+        return None
+
+    def _index(self, sequence: Sequence[int]) -> None:
+        # First occurrences only, so an entry never changes; accepted tokens are never taken back.
+        for end in range(self._indexed + 1, len(sequence)):
+            for size in range(1, self._ngram + 1):
+                if end >= size:
+                    self._places[size - 1].setdefault(tuple(sequence[end - size : end]), end)
+        self._indexed = max(len(sequence) - 1, 0)
+
+    def rewind(self, length: int) -> None: ...
+
+    def close(self) -> None:
+        self._places = []
