@@ -250,11 +250,19 @@ def _cached_draft(family, likeness, seed, chat, eos_ids, over) -> LoadedModel:
 def _sharpen(model) -> None:
     """Scale embedding and head so that the logits spread over several units."""
     tokens = model.get_input_embeddings()
-    # Gemma multiplies its embeddings by the root of the width; T5's layers are loud, and would drown the tokens.
-    loudness = float(getattr(tokens, "embed_scale", 1.0)) if model.config.model_type != "t5" else 0.1
+    # Gemma multiplies its embeddings by the root of the width: at full loudness they drown its layers, which have
+    # no norm behind them as those of its successors have.
+    loudness = math.sqrt(tokens.embed_scale) if model.config.model_type == "gemma" else 1.0
+    head = model.get_output_embeddings()
+    if model.config.is_encoder_decoder:
+        # T5's config ties its head whatever it is told; a random model that is tied only says its last token again.
+        model.config.tie_word_embeddings = False
+        head.weight = torch.nn.Parameter(torch.empty_like(head.weight))
     with torch.no_grad():
-        tokens.weight.normal_(std=0.5 / loudness)
-        model.get_output_embeddings().weight.normal_(std=0.5)
+        for module in model.modules():  # T5 holds one of them for its encoder, one for its decoder
+            if isinstance(module, torch.nn.Embedding) and module.weight.shape == tokens.weight.shape:
+                module.weight.normal_(std=0.5 / loudness)
+        head.weight.normal_(std=0.5)
 
 
 def _hashable(value):
