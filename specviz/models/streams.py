@@ -146,6 +146,7 @@ def open_split_stream(loaded: LoadedModel, *, length: int = 0) -> SplitStream:
 
 def layer_count(loaded: LoadedModel) -> int:
     """Number of layers of a decoder-only model. UsageError for a family that cannot be split."""
-    from specviz.models import families
+    from specviz.models.families import family_of
 
-    return families.layer_count(loaded)
+    row = family_of(loaded.model, loaded.name)
+    return len(getattr(loaded.model.get_decoder(), row.layers))
