@@ -54,7 +54,7 @@ def wrap(model: PreTrainedModel, tokenizer: PreTrainedTokenizerFast, name: str, 
         revision=revision,
         model=model,
         tokenizer=tokenizer,
-        device=model.get_input_embeddings().weight.device,
+        device=_input_device(model),
         dtype=model.dtype,
         eos_ids=_eos_ids(model, tokenizer),
         context=_context(model.config),
@@ -110,6 +110,14 @@ def encode_prompt(loaded: LoadedModel, text: str, chat: bool = True) -> list[int
     if not ids:
         raise UsageError(f"the prompt has no token of {loaded.name}: type a prompt in characters that it knows")
     return ids
+
+
+def _input_device(model: PreTrainedModel) -> torch.device:
+    """Where input ids go. Weights that accelerate keeps elsewhere and brings in for each call say "meta" themselves."""
+    tokens = model.get_input_embeddings()
+    hook = getattr(tokens, "_hf_hook", None)
+    placed = getattr(hook, "execution_device", None)
+    return torch.device(placed) if placed is not None else tokens.weight.device
 
 
 def default_device() -> torch.device:
