@@ -181,6 +181,22 @@ def mix(ground: str, colour: str, share: float) -> str:
     return "#" + "".join(f"{round(a + (b - a) * share):02x}" for a, b in pairs)
 
 
+def series(number: int, look: Look) -> dict[str, str]:
+    """Colour, symbol and dash of the n-th of several equals that have no meaning of their own (tasks, prompts, runs).
+
+    Shades of one hue from dark to light, so that they are not mistaken for a meaning; symbol and dash tell them apart.
+    """
+    symbols = ("circle", "square", "triangle-up", "diamond", "cross", "x")
+    dashes = ("solid", "dash", "dot", "longdash", "dashdot", "longdashdot")
+    share = (0.95, 0.72, 0.5)[number % 3]
+    hue = mix(look.colour("ink"), look.colour("oracle"), 0.75)
+    return {
+        "color": mix(look.colour("surface"), hue, share),
+        "symbol": symbols[number % len(symbols)],
+        "dash": dashes[number % len(dashes)],
+    }
+
+
 def css_variables(dark: bool) -> dict[str, str]:
     """CSS custom properties of the whole table: ``--sv-accepted``, ``--sv-accepted-soft`` (ground for text), ``--sv-ink``."""
     look = Look(dark)

@@ -1,0 +1,97 @@
+"""Runs and probes made by hand, without a model: easy and hard stretches of text, every outcome, hostile pieces."""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+
+from specviz.analysis.as_trace import as_trace
+from specviz.analysis.probe import Probe
+from specviz.analysis.simulate import Policy, simulate
+from specviz.trace import DraftToken, Footer, Header, Iteration, TargetToken, Trace
+
+TEXT = (
+    "A river does not hurry. It finds the lowest stone, waits behind it, and in the end goes round.\n\n"
+    "def total(prices: list[float]) -> float:\n    \"\"\"Sum of all prices.\"\"\"\n    result = 0.0\n"
+    "    for price in prices:\n        result += price\n    return result\n\n"
+    "川は急がない。低い石を見つけて、その後ろで待つ。 <b>&amp;</b> 🙂"
+)
+PIECES = tuple(re.findall(r"\s?[A-Za-z]+|\s?\d+|\n+| {2,}|\s?[^\sA-Za-z\d]", TEXT))
+
+
+def probe(layers: int = 12, exit_layers: bool = True, seed: int = 0, limit: int | None = None) -> Probe:
+    """A probe over PIECES whose drafter is right in easy stretches and wrong in hard ones; later exits are better."""
+    rng = np.random.default_rng(seed)
+    n = len(PIECES)
+    rows = tuple(range(1, layers)) if exit_layers else (0,)
+    output = np.arange(100, 100 + n)
+    # How easy each position is: slow waves, as real text has them.
+    ease = 0.55 + 0.4 * np.sin(np.arange(n) / 5.0 + seed) + rng.normal(0, 0.15, n)
+    luck = rng.random(n)
+    ids = np.zeros((len(rows), n), np.int32)
+    confidence = np.zeros((len(rows), n), np.float32)
+    for number, row in enumerate(rows):
+        skill = 1 - np.exp(-row / (0.28 * layers)) if exit_layers else 0.9
+        chance = np.clip(ease + 0.45, 0.02, 0.98) * skill
+        ids[number] = np.where(luck < chance, output, 50 + number)
+        confidence[number] = np.clip(chance + rng.normal(0, 0.14, n), 0.03, 0.999)
+    wrong = ids != output
+    lines = int(wrong.sum())
+    index = np.full(ids.shape, -1, np.int32)
+    index[wrong] = np.arange(lines)
+    tail = 19
+    return Probe(
+        kind="early-exit" if exit_layers else "assistant", target="made-up", draft=None if exit_layers else "made-up-draft",
+        prompt="Tell me of a river.", prompt_ids=(1, 2, 3, 4), output_ids=tuple(int(i) for i in output), pieces=PIECES, tail="", draft_context=4096,
+        eos_ids=(2,), limit=limit or n, end="limit", offset=4, layers=layers, rows=rows, max_lookahead=tail + 1,
+        draft_ids=ids, confidence=confidence, margin=np.ones_like(confidence),
+        target_probability=np.full(n, 0.7, np.float32), target_margin=np.ones(n, np.float32), wrong_index=index,
+        wrong_ids=np.full((lines, tail), 60, np.int32),
+        wrong_confidence=np.clip(rng.beta(3, 2, (lines, tail)), 0, 1).astype(np.float32),
+        wrong_margin=np.ones((lines, tail), np.float32),
+        texts={**{int(i): piece for i, piece in zip(output, PIECES, strict=True)}, 60: " so",
+               **{50 + k: (" the", " and", "\n", " of", " a", "\t", "。")[k % 7] for k in range(len(rows))}},
+    )  # fmt: skip
+
+
+def run(policy: str = "dynamic", exit_layer: int | None = 4, lookahead: int = 8, threshold: float = 0.45) -> Trace:
+    """A run over PIECES with times, as early exit (12 layers) or with a draft model (``exit_layer=None``)."""
+    data = probe(exit_layers=exit_layer is not None)
+    threshold = threshold if policy == "dynamic" else 0.0
+    simulation = simulate(data, Policy(policy, lookahead, threshold), exit_layer)
+    share = (exit_layer or 2) / 12
+
+    def seconds(step) -> tuple[float, float]:
+        wobble = 1 + 0.1 * np.sin(step.index * 7.0)
+        return 0.012 * share * step.drafted * wobble, (0.012 + 0.0006 * step.drafted) * wobble
+
+    trace = as_trace(data, simulation, seconds)
+    spent = sum(step.draft_seconds + step.verify_seconds for step in trace.iterations)
+    footer = trace.footer
+    trace.footer = Footer(
+        footer.end, footer.tokens, footer.iterations, footer.drafted, footer.accepted, spent * 1.06, 0.02, footer.tail
+    )
+    return trace
+
+
+def small() -> Trace:
+    """Three iterations that a test can count by hand: two accepted of three, all of two, none of one; E = 2 of 6."""
+
+    def draft(*pieces: tuple[str, float]) -> tuple[DraftToken, ...]:
+        return tuple(DraftToken(10 + n, text, confidence, target_probability=0.5) for n, (text, confidence) in enumerate(pieces))
+
+    header = Header(
+        method={"name": "early-exit-dynamic", "lookahead": 3, "threshold": 0.4, "exit_layer": 2},
+        target={"name": "made-up", "layers": 6}, draft=None, prompt="Hi", prompt_ids=(1, 2), limit=9,
+        prompt_pieces=("H", "i"),
+    )  # fmt: skip
+    steps = [
+        Iteration(0, 2, draft((" a", 0.9), ("\n", 0.8), ("<b>", 0.7)), "length", 2, TargetToken(20, " c", "correction", 0.6),
+                  draft_seconds=0.003, verify_seconds=0.002),
+        Iteration(1, 5, draft((" d", 0.6), (" e", 0.3)), "confidence", 2, TargetToken(21, " f", "bonus", 0.7),
+                  draft_seconds=0.002, verify_seconds=0.002),
+        Iteration(2, 8, draft((" g", 0.2)), "confidence", 0, TargetToken(22, "\u200f", "correction", 0.9),
+                  draft_seconds=0.001, verify_seconds=0.002),
+    ]  # fmt: skip
+    return Trace(header, steps, Footer("limit", 7, 3, 6, 4, 0.015, 0.01))
