@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import json
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
 import torch
+from safetensors import SafetensorError
 from transformers import (
+    CONFIG_MAPPING,
     AutoConfig,
     AutoModelForCausalLM,
     AutoModelForSeq2SeqLM,
@@ -17,12 +21,26 @@ from transformers import (
 )
 
 from specviz.errors import UsageError
+from specviz.models.composed import compose
+from specviz.models.locate import bring, locate
+from specviz.models.memory import SPARE, check_fits
 from specviz.models.pairing import check_pair
+from specviz.models.weights import count_weights, weight_files
+from specviz.models.zoo import Entry
 
 __all__ = ["LoadedModel", "Progress", "check_pair", "encode_prompt", "load_model", "load_pair", "wrap"]
 
 # (stage, done, total or None where it is not known, unit: "bytes" or "seconds")
 Progress = Callable[[str, float, "float | None", str], None]
+
+DTYPES = {
+    "float32": torch.float32,
+    "fp32": torch.float32,
+    "bfloat16": torch.bfloat16,
+    "bf16": torch.bfloat16,
+    "float16": torch.float16,
+    "fp16": torch.float16,
+}
 
 # Models with relative positions (T5) take any length; a number that no prompt reaches stands for that.
 UNBOUNDED = 1_000_000
@@ -63,34 +81,127 @@ def wrap(model: PreTrainedModel, tokenizer: PreTrainedTokenizerFast, name: str, 
     )
 
 
-def load_model(name: str, *, device=None, dtype=None, progress: Progress | None = None) -> LoadedModel:
-    """Load a model of the zoo, a folder or a Hub id.
+def load_model(
+    name: str, *, device=None, dtype=None, progress: Progress | None = None, download: bool = True
+) -> LoadedModel:
+    """Load a model of the zoo, a folder or a Hub id (owner/name, or owner/name@revision).
 
-    device: cuda, else mps, else cpu where it is not given; dtype: bfloat16 on a GPU and float32 on a CPU.
+    device: cuda, else mps, else cpu where it is not given; a model too large for one GPU is spread over all.
+    dtype: bfloat16 on a GPU and float32 on a CPU where it is not given. download: fetch what is not here.
     Takes safetensors only and never runs code of a repository. UsageError, in one line that says what to do, where
     the model is not there, cannot be brought here, is damaged or does not fit.
     """
-    folder = Path(name)
-    if not folder.is_dir():
-        raise UsageError(f"{name}: no such folder")
-    device = torch.device(device) if device is not None else default_device()
-    dtype = dtype if dtype is not None else default_dtype(device)
-    config = AutoConfig.from_pretrained(folder)
-    kind = AutoModelForSeq2SeqLM if config.is_encoder_decoder else AutoModelForCausalLM
-    model = kind.from_pretrained(folder, config=config, dtype=dtype, use_safetensors=True).to(device)
-    return wrap(model, AutoTokenizer.from_pretrained(folder), name)
+    place = pick_device(device)
+    precision = pick_dtype(dtype, place)
+    found = locate(name)
+    if isinstance(found, Entry) and not found.here:
+        # Before gigabytes are fetched: is there a place for them?
+        _place(found.name, found.parameters, place, precision, device is not None)
+    folder, revision = bring(name, progress=progress, download=download)
+    tell = progress or (lambda stage, done, total, unit: None)
+    start = time.monotonic()
+    tell(f"loading {name}", 0, None, "seconds")
+    if isinstance(found, Entry) and found.source == "composed":
+        model = compose(found, folder, precision).to(place)
+        tokens = bring(found.base, download=download)[0]
+    else:
+        model, tokens = _read(name, folder, place, precision, device is not None), folder
+    loaded = wrap(model, _tokenizer(name, tokens), name, revision)
+    tell(f"loading {name}", time.monotonic() - start, time.monotonic() - start, "seconds")
+    return loaded
 
 
 def load_pair(
-    target: str, draft: str | None = None, *, device=None, dtype=None, progress: Progress | None = None
+    target: str,
+    draft: str | None = None,
+    *,
+    device=None,
+    dtype=None,
+    progress: Progress | None = None,
+    download: bool = True,
 ) -> tuple[LoadedModel, LoadedModel | None]:
     """Load a target and, where one is named, its draft model; UsageError if their tokenizers differ."""
-    first = load_model(target, device=device, dtype=dtype, progress=progress)
+    options = {"device": device, "dtype": dtype, "progress": progress, "download": download}
+    first = load_model(target, **options)
     if draft is None:
         return first, None
-    second = load_model(draft, device=device, dtype=dtype, progress=progress)
+    second = load_model(draft, **options)
     check_pair(first, second)
     return first, second
+
+
+def _read(name: str, folder: Path, place: torch.device, precision: torch.dtype, chosen: bool) -> PreTrainedModel:
+    try:
+        config = AutoConfig.from_pretrained(folder, trust_remote_code=False, local_files_only=True)
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise UsageError(_config_fault(name, folder, error)) from error
+    weights = count_weights(weight_files(folder, name), name)
+    spread = _place(name, weights, place, precision, chosen)
+    kind = AutoModelForSeq2SeqLM if config.is_encoder_decoder else AutoModelForCausalLM
+    try:
+        model, found = kind.from_pretrained(
+            folder,
+            config=config,
+            dtype=precision,
+            use_safetensors=True,
+            trust_remote_code=False,
+            local_files_only=True,
+            output_loading_info=True,
+            **spread,
+        )
+    except (torch.OutOfMemoryError, MemoryError) as error:
+        raise UsageError(f"{name} does not fit in the memory of {place}: choose a smaller model") from error
+    except (SafetensorError, OSError, RuntimeError, ValueError, KeyError) as error:
+        raise UsageError(f"{name} cannot be loaded from {folder}: {_first_line(error)}") from error
+    if found["missing_keys"]:
+        some = ", ".join(sorted(found["missing_keys"])[:2])
+        raise UsageError(f"{name}: its weights are incomplete ({some}, ...): fetch the model again")
+    return model
+
+
+def _place(name: str, weights: int, place: torch.device, precision: torch.dtype, chosen: bool) -> dict:
+    """Where from_pretrained puts the weights; UsageError if there is no room for them."""
+    size = precision.itemsize
+    if place.type == "cuda" and not chosen and torch.cuda.device_count() > 1:
+        free = [torch.cuda.mem_get_info(index)[0] for index in range(torch.cuda.device_count())]
+        best = max(range(len(free)), key=free.__getitem__)
+        if weights * size + SPARE <= free[best]:
+            return {"device_map": {"": best}}
+        if weights * size + SPARE * len(free) <= sum(free):
+            room = {index: max(0, bytes_free - SPARE) for index, bytes_free in enumerate(free)}
+            return {"device_map": "auto", "max_memory": room}
+    check_fits(name, weights, place, size)
+    return {} if place.type == "cpu" else {"device_map": {"": place}}
+
+
+def _tokenizer(name: str, folder: Path) -> PreTrainedTokenizerFast:
+    try:
+        return AutoTokenizer.from_pretrained(folder, trust_remote_code=False, local_files_only=True)
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, ImportError) as error:
+        raise UsageError(f"{name}: its tokenizer cannot be loaded from {folder}: {_first_line(error)}") from error
+    except Exception as error:  # the tokenizers library raises Exception itself for a file that it cannot parse
+        raise UsageError(f"{name}: tokenizer.json is damaged: fetch the model again") from error
+
+
+def _config_fault(name: str, folder: Path, error: Exception) -> str:
+    path = folder / "config.json"
+    if not path.is_file():
+        return f"{name}: {folder} holds no config.json: give the folder that save_pretrained wrote"
+    try:
+        config = json.loads(path.read_text(encoding="utf-8"))
+        kind = config.get("model_type")
+    except (ValueError, AttributeError, OSError):
+        return f"{name}: config.json is damaged: fetch the model again"
+    if "auto_map" in config:
+        return f"{name} needs code of its own repository, which is never run: choose a model that Transformers knows"
+    if isinstance(error, (ValueError, KeyError)) and kind not in CONFIG_MAPPING:
+        return f"{name}: this version of Transformers knows no architecture {kind!r}: choose another model"
+    return f"{name}: its config.json cannot be used: {_first_line(error)}"
+
+
+def _first_line(error: Exception) -> str:
+    lines = str(error).strip().splitlines()
+    return (lines[0] if lines else type(error).__name__)[:200]
 
 
 def encode_prompt(loaded: LoadedModel, text: str, chat: bool = True) -> list[int]:
@@ -120,14 +231,34 @@ def _input_device(model: PreTrainedModel) -> torch.device:
     return torch.device(placed) if placed is not None else tokens.weight.device
 
 
-def default_device() -> torch.device:
-    if torch.cuda.is_available():
-        return torch.device("cuda")
-    return torch.device("mps") if torch.backends.mps.is_available() else torch.device("cpu")
+def pick_device(wanted=None) -> torch.device:
+    """The device that was asked for, or cuda, else mps, else cpu; UsageError if it is not there."""
+    if wanted is None:
+        if torch.cuda.is_available():
+            return torch.device("cuda", torch.cuda.current_device())
+        return torch.device("mps") if torch.backends.mps.is_available() else torch.device("cpu")
+    try:
+        device = torch.device(wanted)
+    except (RuntimeError, TypeError) as error:
+        raise UsageError(f"device {wanted!r}: choose cuda, cuda:1, mps or cpu") from error
+    there = {
+        "cpu": True,
+        "cuda": torch.cuda.is_available() and (device.index or 0) < torch.cuda.device_count(),
+        "mps": torch.backends.mps.is_available(),
+    }
+    if not there.get(device.type, False):
+        raise UsageError(f"device {wanted}: this machine has none; leave the device out, or choose cpu")
+    return device
 
 
-def default_dtype(device: torch.device) -> torch.dtype:
-    return torch.float32 if device.type == "cpu" else torch.bfloat16
+def pick_dtype(wanted, device: torch.device) -> torch.dtype:
+    """The precision that was asked for, by name or as a dtype; else float32 on a CPU and bfloat16 elsewhere."""
+    if wanted is None:
+        return torch.float32 if device.type == "cpu" else torch.bfloat16
+    found = DTYPES.get(wanted, wanted)
+    if found not in DTYPES.values():
+        raise UsageError(f"dtype {wanted!r}: choose float32, bfloat16 or float16")
+    return found
 
 
 def _eos_ids(model: PreTrainedModel, tokenizer: PreTrainedTokenizerFast) -> frozenset[int]:
