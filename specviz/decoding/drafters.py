@@ -94,22 +94,27 @@ def draft_tokens(
 
 class AssistantDrafter:
     """A smaller model with the same vocabulary. Only ids below ``shared_vocab`` are drafted: padded rows of the
-    logits, which differ between models of one family, mean nothing."""
+    logits, which differ between models of one family, mean nothing. Should the target pick such a row all the same,
+    the draft model reads its own last row in that place: its guesses may suffer, the output does not."""
 
-    def __init__(self, stream: Stream, picker: Picker, eos_ids: frozenset[int], shared_vocab: int, context: int):
+    def __init__(
+        self, stream: Stream, picker: Picker, eos_ids: frozenset[int], shared_vocab: int, vocab: int, context: int
+    ):
         self._stream = stream
+        self._last_id = vocab - 1
         self._picker = picker
         self._eos_ids = eos_ids
         self._shared_vocab = shared_vocab
         self._context = context
 
     def prefill(self, sequence: Sequence[int]) -> None:
-        self._stream.forward(ids_tensor(sequence[:-1][: self._context], self._stream.device), keep=0)
+        ids = [min(token, self._last_id) for token in sequence[:-1][: self._context]]
+        self._stream.forward(ids_tensor(ids, self._stream.device), keep=0)
 
     def propose(self, sequence: Sequence[int], policy: StopPolicy, lookahead: int, budget: int) -> Draft:
         # A sequence that outgrows the draft model's own context window goes on without drafts.
         budget = min(budget, max(self._context - len(sequence) + 1, 0))
-        unread = sequence[self._stream.length :]
+        unread = [min(token, self._last_id) for token in sequence[self._stream.length :]]
         return draft_tokens(self._step, unread, self._picker, policy, lookahead, budget, self._eos_ids)
 
     def _step(self, ids: list[int]) -> Tensor:

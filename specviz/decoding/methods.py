@@ -261,7 +261,9 @@ class Method:
         stream = open_stream(self.draft, encoder_ids=encoder_ids, length=room)
         opened.append(stream)
         shared = check_pair(self.target, self.draft)
-        return AssistantDrafter(stream, picker, self.target.eos_ids, shared, self.draft.context)
+        return AssistantDrafter(
+            stream, picker, self.target.eos_ids, shared, self.draft.vocab_size, self.draft.context
+        )
 
     def _policy(self, lengths: Sequence[int] | None) -> StopPolicy:
         if lengths is not None:
@@ -298,7 +300,8 @@ def drafter_picks(method: Method, prompt_ids: Sequence[int], output: Sequence[in
     if early:
         stream = open_split_stream(method.target, length=len(sequence))
     else:
-        sequence = sequence[: method.draft.context]
+        last_id = method.draft.vocab_size - 1
+        sequence = [min(token, last_id) for token in sequence[: method.draft.context]]
         stream = open_stream(method.draft, encoder_ids=encoder_ids, length=len(sequence))
     try:
         keep = max(len(sequence) - len(start) + 1, 0)
