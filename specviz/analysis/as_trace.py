@@ -18,9 +18,10 @@ def as_trace(
     """The log that the real run would have written. seconds: (drafting, verifying) of an iteration, as a cost model
     predicts them; 0 where it is not given. The method's name carries no promise that it ran: ``simulated`` is set."""
     policy = simulation.policy
-    exit_layer = probe.rows[simulation.row] if probe.kind == "early-exit" else None
+    early = probe.kind == "early-exit" and policy.name != "autoregressive"
+    exit_layer = probe.rows[simulation.row] if early else None
     name = policy.name
-    if exit_layer is not None and name != "autoregressive":
+    if early:
         name = {"constant": "early-exit"}.get(name, f"early-exit-{name}")
     method: dict[str, Any] = {"name": name, "simulated": True}
     if policy.name not in ("oracle", "autoregressive"):

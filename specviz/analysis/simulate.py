@@ -91,7 +91,7 @@ class Simulation:
 
 def simulate(probe: Probe, policy: Policy, exit_layer: int | None = None) -> Simulation:
     """The iterations of a run with this policy. UsageError where the probe does not hold the exit layer or lookahead."""
-    row = probe.row_of(exit_layer)
+    row = 0 if policy.name == "autoregressive" else probe.row_of(exit_layer)
     _check_lookahead(probe, policy.name, policy.lookahead)
     stops = _Stops(probe, row, [policy.threshold if policy.name in ("dynamic", "heuristic", "constant") else 0.0])
     eos, low, known = stops.eos.tolist(), stops.low[0].tolist(), stops.known.tolist()
