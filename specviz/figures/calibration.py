@@ -12,7 +12,7 @@ import plotly.graph_objects as go
 from specviz.figures import checks
 from specviz.figures.panels import heading, stacked
 from specviz.figures.text import token, visible
-from specviz.figures.theme import LIGHT, MEANINGS, Look, empty, finish
+from specviz.figures.theme import LIGHT, Look, empty, finish
 from specviz.trace import Trace
 
 _BINS = ("from", "to", "tokens", "accepted", "confidence", "rate", "low", "high")
@@ -102,7 +102,7 @@ def calibration(
         )  # fmt: skip
     if threshold is not None:
         _threshold_line(fig, threshold, look, vertical=True)
-    fig.update_layout(barmode="stack")
+    fig.update_layout(barmode="stack", legend_traceorder="normal")
     fig.update_yaxes(range=[-0.02, 1.04], tickformat=".0%", row=1, col=1)
     fig.update_yaxes(rangemode="tozero", nticks=4, row=2, col=1)
     fig.update_xaxes(range=[-0.01, 1.02])
@@ -111,11 +111,14 @@ def calibration(
 
 
 def confidence_table(trace: Trace) -> pd.DataFrame:
-    """One row a drafted token in the order of drafting: number, iteration, text, confidence, outcome."""
+    """One row a drafted token in the order of drafting: number, iteration, text, confidence, outcome.
+
+    outcome: "accepted", "refused", or "behind" a refused one (drafted on a wrong text, so its confidence says nothing).
+    """
     rows, number = [], 0
     for step in trace.iterations:
         for index, piece in enumerate(step.draft):
-            outcome = "accepted" if index < step.accepted else "refused"
+            outcome = "accepted" if index < step.accepted else "refused" if index == step.accepted else "behind"
             rows.append((number, step.index, visible(piece.text), piece.confidence, outcome))
             number += 1
     return pd.DataFrame(rows, columns=list(_TOKENS))
@@ -137,14 +140,20 @@ def confidence_curve(trace: Trace, threshold: float | None = None, look: Look = 
         x=table["number"], y=table["confidence"], mode="lines", hoverinfo="skip", showlegend=False,
         line={"color": look.colour("grid"), "width": 1},
     )  # fmt: skip
-    for outcome in ("accepted", "refused"):
+    size = 8 if len(table) < 150 else 6
+    marks = {
+        "behind": look.marker("refused", size - 2, symbol="x-thin-open", opacity=0.55, line={"width": 1}),
+        "accepted": look.marker("accepted", size),
+        "refused": look.marker("refused", size),
+    }
+    names = {"behind": look.word("confidence.behind"), "accepted": look.word("accepted"), "refused": look.word("refused")}
+    for outcome, mark in marks.items():
         part = table[table["outcome"] == outcome]
         if len(part):
             fig.add_scatter(
-                x=part["number"], y=part["confidence"], mode="markers", name=look.word(outcome),
-                marker=look.marker(outcome, 8 if len(table) < 150 else 6), customdata=part["iteration"],
+                x=part["number"], y=part["confidence"], mode="markers", name=names[outcome], marker=mark, customdata=part["iteration"],
                 hovertext=[
-                    f"<b>{token(row['text'])}</b> {MEANINGS[outcome].glyph} {look.word(outcome)}"
+                    f"<b>{token(row['text'])}</b> {names[outcome]}"
                     f"<br>{look.word('column.confidence')} {row['confidence']:.3f}"
                     f"<br>{look.word('column.iteration')} {row['iteration']}"
                     for row in part.to_dict("records")

@@ -120,10 +120,7 @@ def heat_map(cells: object, unit: str = "speedup", chosen: tuple[int, int] | Non
         x=list(grid.columns), y=list(grid.index), z=values, colorscale=SCALE, xgap=1, ygap=1, hoverongaps=False,
         hovertemplate=f"{look.word('axis.exit_layer')} %{{x}}<br>{look.word('axis.lookahead')} %{{y}}<br>"
         f"<b>%{{z:.2f}}</b> {look.word(f'unit.{unit}')}<extra></extra>",
-        colorbar={
-            "orientation": "h", "thickness": 12, "len": 1, "x": 0.5, "y": 1.0, "yanchor": "bottom", "outlinewidth": 0,
-            "ticks": "outside", "ticklabelposition": "outside top", "nticks": 6,
-        },
+        colorbar={"thickness": 12, "len": 1.04, "x": 1.01, "outlinewidth": 0, "ticks": "outside", "ticklen": 3, "nticks": 7},
     )  # fmt: skip
     if "measured" in table:
         seen = table[table["measured"].astype(bool)]
@@ -135,15 +132,18 @@ def heat_map(cells: object, unit: str = "speedup", chosen: tuple[int, int] | Non
     marks = [("star", look.word("heat_map.best", layer=int(best["exit_layer"]), lookahead=int(best["lookahead"]),
                                 speed=f"{best['speed']:.2f}"), (best["exit_layer"], best["lookahead"]))]  # fmt: skip
     if chosen is not None:
-        marks.append(("square-open", look.word("heat_map.chosen", layer=chosen[0], lookahead=chosen[1]), chosen))
+        marks.append(("square", look.word("heat_map.chosen", layer=chosen[0], lookahead=chosen[1]), chosen))
     for symbol, name, (x, y) in marks:
         # White with a black border: seen on every colour of the scale.
         fig.add_scatter(
             x=[x], y=[y], mode="markers", hoverinfo="skip", name=name,
-            marker={"symbol": symbol, "size": 15, "color": "#ffffff", "line": {"width": 1.5, "color": "#000000"}},
+            marker={"symbol": symbol, "size": 15 if symbol == "star" else 11, "color": "#ffffff", "line": {"width": 1.5, "color": "#000000"}},
         )  # fmt: skip
-    fig.update_xaxes(title_text=look.word("axis.exit_layer"), dtick=_every(values.shape[1]), showgrid=False)
-    fig.update_yaxes(dtick=_every(values.shape[0]), showgrid=False)
+    fig.update_xaxes(
+        title_text=look.word("axis.exit_layer"), dtick=_every(values.shape[1]), showgrid=False,
+        range=[grid.columns.min() - 0.5, grid.columns.max() + 0.5],
+    )
+    fig.update_yaxes(dtick=_every(values.shape[0]), showgrid=False, range=[grid.index.min() - 0.5, grid.index.max() + 0.5])
     heading(fig, look.word("axis.lookahead"), look)
     return finish(fig, look, name="heat_map", table=table, panels=2)
 

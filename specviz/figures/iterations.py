@@ -119,7 +119,7 @@ def lookahead(trace: Trace, oracle: Sequence[int] | None = None, look: Look = LI
     fig.add_bar(y=table["accepted"], width=0.44, name=look.word("accepted"), marker=look.bar("accepted"), **common)
     if oracle is not None:
         fig.add_scatter(
-            y=table["oracle"], mode="markers", name=look.word("oracle"),
+            y=table["oracle"], mode="markers", cliponaxis=False, name=look.word("oracle"),
             marker=look.marker("oracle", size=_size(len(table))), **common,
         )  # fmt: skip
     fig.update_layout(barmode="overlay", xaxis_title=look.word("axis.iteration"))

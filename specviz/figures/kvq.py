@@ -72,7 +72,7 @@ def kvq(trace: Trace, first: int = 0, count: int | None = None, look: Look = LIG
                 continue
             marker = look.bar(computed) if fate == "kept" else look.bar("refused")
             if fate == "thrown":  # the border keeps who computed it
-                marker["line"] = {"width": 2, "color": look.colour(computed)}
+                marker["line"] = {"width": 1.5, "color": look.colour(computed)}
             fig.add_bar(
                 x=part["x"], y=[height] * len(part), base=base, width=0.84, marker=marker, customdata=part["iteration"],
                 name=look.word(f"kvq.{computed}.{fate}"), hoverinfo="text",
@@ -114,7 +114,7 @@ def layer_work(trace: Trace) -> dict[str, int]:
 
 def _last_texts(trace: Trace) -> dict[int, str]:
     """The text's last token when each iteration began: it is read together with the drafted ones."""
-    last = trace.header.prompt_pieces[-1] if trace.header.prompt_pieces else ""
+    last = trace.header.prompt_pieces[-1] if trace.header.prompt_pieces else trace.header.prompt[-4:]
     out = {}
     for step in trace.iterations:
         out[step.index] = last

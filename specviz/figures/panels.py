@@ -25,8 +25,7 @@ def stacked(
 def heading(fig: go.Figure, text: str, look: Look, *, row: int = 1) -> None:
     """A line of text left above a panel, in the place of a rotated axis title."""
     name = "y" if row == 1 else f"y{row}"
-    # Anchored to the container's edge of the panel by pixels, so that it never meets the ticks, however narrow.
     fig.add_annotation(
-        text=text, showarrow=False, x=0, xref="paper", xanchor="left", xshift=-36, y=1, yref=f"{name} domain",
-        yanchor="bottom", yshift=2, font={"size": 12, "color": look.colour("muted")}, align="left",
+        text=text, showarrow=False, x=0, xref="paper", xanchor="left", y=1, yref=f"{name} domain",
+        yanchor="bottom", yshift=3, font={"size": 12, "color": look.colour("muted")}, align="left",
     )  # fmt: skip

@@ -17,15 +17,21 @@ _COLUMNS = ("origin", "policy", "target_forwards", "draft_forwards")
 
 @dataclass(frozen=True)
 class Published:
-    """Rows of a source that are drawn beside one's own: (policy, target forwards, draft forwards), and where from."""
+    """Rows of a source that are drawn beside one's own: (policy, target forwards, draft forwards), and where from.
+
+    label: the source in a few words, drawn above its panel; source: in full.
+    """
 
     rows: tuple[tuple[str, int, int], ...]
+    label: str
     source: str
 
 
 # One example of the MBPP set, as the source of dynamic speculation shows it; static is a constant lookahead of 5.
 PUBLISHED = Published(
-    (("constant", 38, 192), ("oracle", 27, 129)), "Transformers 4.45, dynamic speculation; one MBPP example, RTX 4090"
+    (("constant", 38, 192), ("oracle", 27, 129)),
+    "one MBPP example, RTX 4090",
+    "Dynamic speculation in Transformers 4.45 (Intel Labs and Hugging Face): one MBPP example on an RTX 4090",
 )
 
 
@@ -54,12 +60,12 @@ def policy_forwards(measured: object, published: Published | None = PUBLISHED, l
     headings = [look.word("policies.measured")]
     parts = [table[table["origin"] == "measured"]]
     if published is not None:
-        headings.append(look.word("policies.published"))
+        headings.append(look.word("policies.published", source=published.label))
         parts.append(table[table["origin"] == "published"])
     fig = stacked(headings, look, shares=[max(len(part), 1) + 0.5 for part in parts], same_x=False, gap=0.2)
     for row, part in enumerate(parts, 1):
         names = [policy_name(policy, look) for policy in part["policy"]]
-        for worker in ("draft", "target"):  # bars of a group are drawn upwards, so the target's comes on top
+        for worker in ("target", "draft"):
             counts = part[f"{worker}_forwards"]
             fig.add_bar(
                 y=names, x=counts, orientation="h", row=row, col=1, offsetgroup=worker, legendgroup=worker,
@@ -73,7 +79,7 @@ def policy_forwards(measured: object, published: Published | None = PUBLISHED, l
         most = float(part[["target_forwards", "draft_forwards"]].max(axis=None))
         fig.update_xaxes(range=[0, max(most, 1) * 1.14], row=row, col=1)
         fig.update_yaxes(autorange="reversed", showgrid=False, row=row, col=1)
-    fig.update_layout(barmode="group", bargap=0.3, legend_traceorder="reversed")
+    fig.update_layout(barmode="group", bargap=0.3)
     fig.update_xaxes(title_text=look.word("axis.forwards"), row=len(parts), col=1)
     finish(fig, look, name="policies", table=table, panels=2)
     if published is not None:

@@ -86,7 +86,7 @@ FONT = (
 MONO = 'ui-monospace, "SF Mono", "Cascadia Mono", "DejaVu Sans Mono", "Noto Sans Mono CJK JP", monospace'
 
 # A figure's height never depends on its data, so that a page does not jump. Pixels, by number of stacked panels.
-HEIGHTS = {1: 340, 2: 460, 3: 600}
+HEIGHTS = {1: 360, 2: 480, 3: 620}
 
 
 @dataclass(frozen=True)
@@ -150,7 +150,7 @@ class Look:
                 "paper_bgcolor": ground,
                 "plot_bgcolor": ground,
                 "colorway": [self.colour(name) for name in ("accepted", "draft", "target", "oracle", "refused")],
-                "margin": {"l": 52, "r": 16, "t": 44, "b": 48},
+                "margin": {"l": 52, "r": 16, "t": 58, "b": 48},
                 "title": {
                     "x": 0, "xref": "container", "xanchor": "left", "y": 1, "yref": "container", "yanchor": "top",
                     "pad": {"l": 12, "t": 12}, "font": {"size": 15, "color": ink},
@@ -159,7 +159,7 @@ class Look:
                 "yaxis": axis,
                 "legend": {
                     "orientation": "h", "x": 0, "xref": "container", "xanchor": "left", "y": 0, "yref": "container",
-                    "yanchor": "bottom", "bgcolor": "rgba(0,0,0,0)", "font": {"size": 12}, "itemsizing": "constant",
+                    "yanchor": "bottom", "bgcolor": "rgba(0,0,0,0)", "font": {"size": 12}, "itemwidth": 34, "tracegroupgap": 4,
                 },
                 "hoverlabel": {
                     "bgcolor": mix(ground, ink, 0.06), "bordercolor": self.colour("axis"), "align": "left",

@@ -78,12 +78,13 @@ def timeline(trace: Trace, baseline: Trace | None = None, look: Look = LIGHT) ->
 
 def _curve(fig: go.Figure, trace: Trace, table: pd.DataFrame, look: Look, meaning: str, name: str) -> None:
     """Tokens that are out, as steps: they come out when a verification ends."""
+    steps = meaning == "accepted"
     out = table[table["work"] == "target"]
     ends = (out["start_ms"] + out["ms"]).tolist()
     gained = out["tokens"].cumsum().tolist()
     fig.add_scatter(
         x=[0, *ends], y=[0, *gained], mode="lines", name=name, row=2, col=1, customdata=[-1, *out["iteration"]],
-        line={**look.line(meaning), "shape": "hv", "dash": "solid" if meaning == "accepted" else "dash"},
+        line={**look.line(meaning), "dash": "solid" if steps else "dash", "shape": "hv" if steps else "linear"},
         hovertext=[f"{name}<br>{count} {look.word('axis.tokens')}, {end:.1f} ms"
                    for count, end in zip([0, *gained], [0, *ends], strict=True)],
         hoverinfo="text",

@@ -31,7 +31,7 @@ WORDS: dict[str, dict[str, str]] = {
     "accepted_share": {"en": "share accepted", "ja": "採択された割合"},
     "predicted": {"en": "predicted", "ja": "予測"},
     "measured": {"en": "measured", "ja": "実測"},
-    "spread": {"en": "spread of the prediction", "ja": "予測の幅"},
+    "spread": {"en": "spread", "ja": "予測の幅"},
     "target_forwards": {"en": "target forwards", "ja": "ターゲットの順伝播"},
     "draft_forwards": {"en": "draft forwards", "ja": "ドラフトの順伝播"},
     # units and axes
@@ -115,10 +115,10 @@ WORDS: dict[str, dict[str, str]] = {
     # strip
     "strip.title": {"en": "What each iteration brought", "ja": "各反復の成果"},
     "strip.learn": {
-        "en": "Each column is one iteration. Solid bricks are accepted drafts, the brick above them is the target's own token; up to there is what one target forward brought. Bricks above that were drafted in vain.",
-        "ja": "1列が1回の反復です。塗りつぶしは採択されたドラフト、その上の1個はターゲット自身のトークンで、ここまでがターゲット1回の順伝播の成果です。さらに上は無駄になったドラフトです。",
+        "en": "Each column is one iteration. Solid bricks are accepted drafts, the brick above them is the target's own token; up to there is what one target forward brought, on average the dashed line. Bricks above that were drafted in vain.",
+        "ja": "1列が1回の反復です。塗りつぶしは採択されたドラフト、その上の1個はターゲット自身のトークンで、ここまでがターゲット1回の順伝播の成果です（破線は平均）。さらに上は無駄になったドラフトです。",
     },
-    "strip.mean": {"en": "mean {mean} tokens per target forward", "ja": "平均 {mean} トークン／ターゲット1回"},
+    "strip.mean": {"en": "mean {mean}", "ja": "平均 {mean}"},
     # lookahead
     "lookahead.title": {"en": "Lookahead against the oracle", "ja": "先読み長とオラクル"},
     "lookahead.learn": {
@@ -133,15 +133,15 @@ WORDS: dict[str, dict[str, str]] = {
     },
     "oracle.by_prompt": {"en": "Mean oracle lookahead of each prompt", "ja": "各プロンプトの平均オラクル先読み長"},
     "oracle.at_least": {"en": "Iterations where k drafts in a row are right", "ja": "k個連続で正しい反復の割合"},
-    "oracle.median": {"en": "median of the task", "ja": "タスクの中央値"},
+    "oracle.median": {"en": "median", "ja": "中央値"},
     # policies
     "policies.title": {"en": "Forwards that each policy needs", "ja": "各方策の順伝播回数"},
     "policies.learn": {
         "en": "Fewer target forwards: more was accepted per verification. Fewer draft forwards: less was drafted in vain. The oracle bounds both. Published numbers come from other models and stand on their own axis.",
         "ja": "ターゲットの順伝播が少ないほど検証1回あたりの採択が多く、ドラフトの順伝播が少ないほど無駄が少ないことを示します。オラクルが両方の限界です。公表値は別のモデルのもので、軸も別です。",
     },
-    "policies.measured": {"en": "This output, this machine", "ja": "この出力、この計算機"},
-    "policies.published": {"en": "Published (other models and hardware)", "ja": "公表値（別のモデルと機材）"},
+    "policies.measured": {"en": "Measured: this output", "ja": "実測：この出力"},
+    "policies.published": {"en": "Published: {source}", "ja": "公表値：{source}"},
     # threshold_curve
     "threshold_curve.title": {"en": "Speed and waste by threshold", "ja": "しきい値と速度・無駄"},
     "threshold_curve.learn": {
@@ -159,23 +159,17 @@ WORDS: dict[str, dict[str, str]] = {
     },
     "sweet_spot.acceptance": {"en": "Acceptance rate: accepted ÷ drafted", "ja": "採択率：採択 ÷ ドラフト"},
     "sweet_spot.cost": {"en": "Cost of one draft step ÷ one target forward", "ja": "ドラフト1回 ÷ ターゲット1回の費用"},
-    "sweet_spot.best": {"en": "best: layer {layer}, {speed}×", "ja": "最良：層 {layer}、{speed}倍"},
+    "sweet_spot.best": {"en": "best: {layer} ({speed}×)", "ja": "最良：{layer}（{speed}倍）"},
     "sweet_spot.alone": {"en": "target alone", "ja": "ターゲット単独"},
-    "sweet_spot.chosen": {"en": "in use: layer {layer}", "ja": "使用中：層 {layer}"},
+    "sweet_spot.chosen": {"en": "in use: {layer}", "ja": "使用中：{layer}"},
     # heat_map
     "heat_map.title": {"en": "Exit layer and lookahead", "ja": "早期終了層と先読み長"},
     "heat_map.learn": {
-        "en": "An exit that is often right rewards a long lookahead, a poor one only a short one. The star is the best pair; dots are pairs measured by real runs, all others are predicted.",
-        "ja": "よく当たる終了層では長い先読みが、外れやすい層では短い先読みが得です。星は最良の組、点は実際に測定した組で、残りは予測です。",
+        "en": "An exit that is often right rewards a long lookahead, a poor one only a short one. The star is the best pair of exit layer and lookahead; dots are pairs measured by real runs, all others are predicted.",
+        "ja": "よく当たる終了層では長い先読みが、外れやすい層では短い先読みが得です。星は終了層と先読み長の最良の組、点は実際に測定した組で、残りは予測です。",
     },
-    "heat_map.best": {
-        "en": "best: layer {layer}, lookahead {lookahead}: {speed}",
-        "ja": "最良：層 {layer}、先読み {lookahead}：{speed}",
-    },
-    "heat_map.chosen": {
-        "en": "in use: layer {layer}, lookahead {lookahead}",
-        "ja": "使用中：層 {layer}、先読み {lookahead}",
-    },
+    "heat_map.best": {"en": "best: {layer}, {lookahead} ({speed})", "ja": "最良：{layer}、{lookahead}（{speed}）"},
+    "heat_map.chosen": {"en": "in use: {layer}, {lookahead}", "ja": "使用中：{layer}、{lookahead}"},
     # calibration
     "calibration.title": {"en": "Can confidence be believed?", "ja": "確信度は信頼できるか"},
     "calibration.learn": {
@@ -188,9 +182,10 @@ WORDS: dict[str, dict[str, str]] = {
     # confidence
     "confidence.title": {"en": "Confidence of each drafted token", "ja": "各ドラフトトークンの確信度"},
     "confidence.learn": {
-        "en": "Accepted tokens should lie above the threshold, refused ones below. The first token below the line ends a draft; it is still verified.",
-        "ja": "採択されたトークンはしきい値より上、棄却されたものは下にあるのが理想です。線を下回った最初のトークンでドラフトは終わりますが、そのトークンも検証されます。",
+        "en": "Accepted tokens should lie above the threshold, refused ones below. The first token below the line ends a draft; it is still verified. Thin crosses stand behind a refused token: they were drafted on a wrong text and count for neither.",
+        "ja": "採択されたトークンはしきい値より上、棄却されたものは下にあるのが理想です。線を下回った最初のトークンでドラフトは終わりますが、そのトークンも検証されます。細い×は棄却の後ろにあり、判定の対象になりません。",
     },
+    "confidence.behind": {"en": "behind a refusal", "ja": "棄却の後ろ"},
     # timeline
     "timeline.title": {"en": "Drafting and verifying in time", "ja": "ドラフトと検証の時間"},
     "timeline.learn": {
@@ -209,10 +204,10 @@ WORDS: dict[str, dict[str, str]] = {
     },
     "kvq.heading": {"en": "Layer (iterations numbered above)", "ja": "層（上の数字は反復）"},
     "kvq.positions": {"en": "token that was read", "ja": "読まれたトークン"},
-    "kvq.early.kept": {"en": "drafting, reused to verify", "ja": "ドラフト時に計算し検証で再利用"},
-    "kvq.early.thrown": {"en": "drafting, thrown away", "ja": "ドラフト時に計算し破棄"},
-    "kvq.late.kept": {"en": "verifying, kept", "ja": "検証時に計算し保持"},
-    "kvq.late.thrown": {"en": "verifying, thrown away", "ja": "検証時に計算し破棄"},
+    "kvq.early.kept": {"en": "drafted, reused", "ja": "ドラフト、再利用"},
+    "kvq.early.thrown": {"en": "drafted, thrown away", "ja": "ドラフト、破棄"},
+    "kvq.late.kept": {"en": "verified, kept", "ja": "検証、保持"},
+    "kvq.late.thrown": {"en": "verified, thrown away", "ja": "検証、破棄"},
     "lane.draft": {"en": "draft", "ja": "ドラフト"},
     "lane.target": {"en": "verify", "ja": "検証"},
     "lane.other": {"en": "other", "ja": "その他"},

@@ -27,13 +27,13 @@ def probe(layers: int = 12, exit_layers: bool = True, seed: int = 0, limit: int 
     rows = tuple(range(1, layers)) if exit_layers else (0,)
     output = np.arange(100, 100 + n)
     # How easy each position is: slow waves, as real text has them.
-    ease = 0.55 + 0.4 * np.sin(np.arange(n) / 5.0 + seed) + rng.normal(0, 0.15, n)
+    ease = 0.62 + 0.35 * np.sin(np.arange(n) / 5.0 + seed) + rng.normal(0, 0.1, n)
     luck = rng.random(n)
     ids = np.zeros((len(rows), n), np.int32)
     confidence = np.zeros((len(rows), n), np.float32)
     for number, row in enumerate(rows):
-        skill = 1 - np.exp(-row / (0.28 * layers)) if exit_layers else 0.9
-        chance = np.clip(ease + 0.45, 0.02, 0.98) * skill
+        skill = 1 - np.exp(-row / (0.2 * layers)) if exit_layers else 0.9
+        chance = np.clip(ease + 0.38, 0.05, 0.985) * skill
         ids[number] = np.where(luck < chance, output, 50 + number)
         confidence[number] = np.clip(chance + rng.normal(0, 0.14, n), 0.03, 0.999)
     wrong = ids != output
@@ -48,7 +48,7 @@ def probe(layers: int = 12, exit_layers: bool = True, seed: int = 0, limit: int 
         draft_ids=ids, confidence=confidence, margin=np.ones_like(confidence),
         target_probability=np.full(n, 0.7, np.float32), target_margin=np.ones(n, np.float32), wrong_index=index,
         wrong_ids=np.full((lines, tail), 60, np.int32),
-        wrong_confidence=np.clip(rng.beta(3, 2, (lines, tail)), 0, 1).astype(np.float32),
+        wrong_confidence=np.clip(rng.beta(2, 3.5, (lines, tail)), 0, 1).astype(np.float32),
         wrong_margin=np.ones((lines, tail), np.float32),
         texts={**{int(i): piece for i, piece in zip(output, PIECES, strict=True)}, 60: " so",
                **{50 + k: (" the", " and", "\n", " of", " a", "\t", "。")[k % 7] for k in range(len(rows))}},
