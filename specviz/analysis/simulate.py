@@ -92,10 +92,10 @@ class Simulation:
 def simulate(probe: Probe, policy: Policy, exit_layer: int | None = None) -> Simulation:
     """The iterations of a run with this policy. UsageError where the probe does not hold the exit layer or lookahead."""
     row = 0 if policy.name == "autoregressive" else probe.row_of(exit_layer)
-    _check_lookahead(probe, policy.name, policy.lookahead)
-    stops = _Stops(probe, row, [policy.threshold if policy.name in ("dynamic", "heuristic", "constant") else 0.0])
+    check_lookahead(probe, policy.name, policy.lookahead)
+    stops = Stops(probe, row, [policy.threshold if policy.name in ("dynamic", "heuristic", "constant") else 0.0])
     eos, low, known = stops.eos.tolist(), stops.low[0].tolist(), stops.known.tolist()
-    run, budget = probe.run[row].tolist(), _budgets(probe).tolist()
+    run, budget = probe.run[row].tolist(), budgets(probe).tolist()
     ends_at_eos = probe.end == "eos"
 
     iterations: list[SimulatedIteration] = []
@@ -127,7 +127,7 @@ def simulate(probe: Probe, policy: Policy, exit_layer: int | None = None) -> Sim
     return Simulation(policy, row, tuple(iterations), exact)
 
 
-class _Stops:
+class Stops:
     """Where a draft that begins at each position would stop by itself, for one row and T thresholds.
 
     Lengths count drafted tokens, the stopping one included; NEVER where nothing stops it.
@@ -163,7 +163,7 @@ class _Stops:
         self.known[follow] += _take((ids >= 0).sum(axis=1), tail_of)[follow]
         self.known[(wrong >= n) | dropped | (self.eos < NEVER)] = NEVER
         if len(tails):  # a tail that ends at the limit or the context is cut there by the budget anyway
-            self.known[self.known >= _budgets(probe)[:n]] = NEVER
+            self.known[self.known >= budgets(probe)[:n]] = NEVER
 
         limits = np.asarray(thresholds, np.float64)[:, None]
         below = probe.confidence[row].astype(np.float64)[None, :] < limits  # (T, N)
@@ -192,14 +192,14 @@ def _take(values: np.ndarray, at: np.ndarray) -> np.ndarray:
     return values[at] if len(values) else np.zeros(len(at), np.int64)
 
 
-def _budgets(probe: Probe) -> np.ndarray:
+def budgets(probe: Probe) -> np.ndarray:
     """(N,) most tokens that may be drafted at each position: the target's own token needs a place too, and a draft
     model with a shorter context window stops drafting at its end."""
     at = np.arange(probe.length)
     return np.minimum(probe.limit - at - 1, np.maximum(probe.draft_context - (probe.offset + at) + 1, 0))
 
 
-def _check_lookahead(probe: Probe, name: str, lookahead: int) -> None:
+def check_lookahead(probe: Probe, name: str, lookahead: int) -> None:
     if name not in ("oracle", "autoregressive") and lookahead > probe.max_lookahead:
         raise UsageError(
             f"lookahead={lookahead}: this probe was measured for up to {probe.max_lookahead}; "
