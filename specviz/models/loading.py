@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -19,6 +20,7 @@ from transformers import (
     PreTrainedModel,
     PreTrainedTokenizerFast,
 )
+from transformers.utils import logging
 
 from specviz.errors import UsageError
 from specviz.models.composed import compose
@@ -139,16 +141,17 @@ def _read(name: str, folder: Path, place: torch.device, precision: torch.dtype, 
     spread = _place(name, weights, place, precision, chosen)
     kind = AutoModelForSeq2SeqLM if config.is_encoder_decoder else AutoModelForCausalLM
     try:
-        model, found = kind.from_pretrained(
-            folder,
-            config=config,
-            dtype=precision,
-            use_safetensors=True,
-            trust_remote_code=False,
-            local_files_only=True,
-            output_loading_info=True,
-            **spread,
-        )
+        with _no_bars():
+            model, found = kind.from_pretrained(
+                folder,
+                config=config,
+                dtype=precision,
+                use_safetensors=True,
+                trust_remote_code=False,
+                local_files_only=True,
+                output_loading_info=True,
+                **spread,
+            )
     except (torch.OutOfMemoryError, MemoryError) as error:
         raise UsageError(f"{name} does not fit in the memory of {place}: choose a smaller model") from error
     except (SafetensorError, OSError, RuntimeError, ValueError, KeyError) as error:
@@ -157,6 +160,18 @@ def _read(name: str, folder: Path, place: torch.device, precision: torch.dtype, 
         some = ", ".join(sorted(found["missing_keys"])[:2])
         raise UsageError(f"{name}: its weights are incomplete ({some}, ...): fetch the model again")
     return model
+
+
+@contextmanager
+def _no_bars():
+    """Our own progress is told to the caller; the library's would draw over it."""
+    shown = logging.is_progress_bar_enabled()
+    logging.disable_progress_bar()
+    try:
+        yield
+    finally:
+        if shown:
+            logging.enable_progress_bar()
 
 
 def _place(name: str, weights: int, place: torch.device, precision: torch.dtype, chosen: bool) -> dict:
@@ -259,6 +274,14 @@ def pick_dtype(wanted, device: torch.device) -> torch.dtype:
     if found not in DTYPES.values():
         raise UsageError(f"dtype {wanted!r}: choose float32, bfloat16 or float16")
     return found
+
+
+def _input_device(model: PreTrainedModel) -> torch.device:
+    """Where input ids go; a part that is kept on the disk has no device of its own, but one where it is run."""
+    table = model.get_input_embeddings()
+    hook = getattr(table, "_hf_hook", None)
+    ran_on = getattr(hook, "execution_device", None)
+    return torch.device(ran_on) if ran_on is not None else table.weight.device
 
 
 def _eos_ids(model: PreTrainedModel, tokenizer: PreTrainedTokenizerFast) -> frozenset[int]:

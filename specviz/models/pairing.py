@@ -33,18 +33,22 @@ def check_pair(target: LoadedModel, draft: LoadedModel) -> int:
 def _difference(target: LoadedModel, draft: LoadedModel) -> str | None:
     if target.is_encoder_decoder != draft.is_encoder_decoder:
         return "one is an encoder-decoder model and the other is not"
-    theirs, ours = target.tokenizer.get_vocab(), draft.tokenizer.get_vocab()
-    if theirs != ours:
-        shared = min(target.vocab_size, draft.vocab_size)
-        by_id = {index: token for token, index in theirs.items() if index < shared}
-        other = {index: token for token, index in ours.items() if index < shared}
-        for index in sorted(by_id.keys() | other.keys()):
-            if by_id.get(index) != other.get(index):
-                return (
-                    f"their tokenizers differ, token {index} is {by_id.get(index)!r} in one and {other.get(index)!r} "
-                    "in the other"
-                )
-    texts = (target.tokenizer(SAMPLE).input_ids, draft.tokenizer(SAMPLE).input_ids)
+    shared = min(target.vocab_size, draft.vocab_size)
+    theirs, ours = _by_id(target.tokenizer, shared), _by_id(draft.tokenizer, shared)
+    special = _added(target.tokenizer) | _added(draft.tokenizer)
+    for index in sorted(theirs.keys() | ours.keys()):
+        # Special tokens may bear other names (Llama 3 renamed reserved ones later), or exist in one model only.
+        if theirs.get(index) != ours.get(index) and index not in special:
+            return f"their tokenizers differ, token {index} is {theirs.get(index)!r} and {ours.get(index)!r}"
+    texts = [model.tokenizer(SAMPLE, add_special_tokens=False).input_ids for model in (target, draft)]
     if texts[0] != texts[1]:
         return "their tokenizers have the same tokens but cut texts differently"
     return None
+
+
+def _by_id(tokenizer, limit: int) -> dict[int, str]:
+    return {index: token for token, index in tokenizer.get_vocab().items() if index < limit}
+
+
+def _added(tokenizer) -> set[int]:
+    return {index for index, token in tokenizer.added_tokens_decoder.items() if token.special}

@@ -107,8 +107,10 @@ _ENTRIES = (
           bin_on_main=True),
     Entry("codegen-6b", "hub", "Salesforce/codegen-6B-mono", "codegen", "BSD-3-Clause", 7_064_213_504, _CODE,
           bin_on_main=True),
-    Entry("flan-t5-small", "hub", "google/flan-t5-small", "t5", "Apache-2.0", 76_961_152, _TASKS),
-    Entry("flan-t5-xl", "hub", "google/flan-t5-xl", "t5", "Apache-2.0", 2_849_757_184, _TASKS),
+    Entry("flan-t5-small", "hub", "google/flan-t5-small", "t5", "Apache-2.0", 76_961_152, _TASKS,
+          download=308_000_000),
+    Entry("flan-t5-xl", "hub", "google/flan-t5-xl", "t5", "Apache-2.0", 2_849_757_184, _TASKS,
+          download=11_400_000_000),
     Entry("llama-3.1-8b", "hub", "meta-llama/Llama-3.1-8B", "llama", _LLAMA3, 8_030_261_248, _TEXT,
           needs_token=True),
     Entry("llama-3.2-1b", "hub", "meta-llama/Llama-3.2-1B", "llama", _LLAMA32, 1_235_814_400, _TEXT,
@@ -186,6 +188,6 @@ def default_pair() -> Pair:
 
 
 def suggest(name: str, names) -> str:
-    """What to say about a name that does not exist: the nearest ones, else all."""
+    """What to say about a name that does not exist: the nearest ones, else where all of them stand."""
     near = difflib.get_close_matches(name, names, 3, 0.5)
-    return "did you mean " + " or ".join(near) + "?" if near else "choose one of " + ", ".join(names)
+    return "did you mean " + " or ".join(near) + "?" if near else "python -m specviz fetch lists the zoo"
