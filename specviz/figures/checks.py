@@ -40,7 +40,7 @@ def unique(table: pd.DataFrame, where: str, columns: Sequence[str]) -> None:
     """Every combination of these columns occurs once."""
     twice = table[table.duplicated(list(columns))]
     if len(twice):
-        row = ", ".join(f"{column}={twice.iloc[0][column]}" for column in columns)
+        row = ", ".join(f"{column}={twice[column].iloc[0]}" for column in columns)
         raise ValueError(f"{where}: {row} occurs more than once")
 
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import pandas as pd
 import plotly.graph_objects as go
 
+from specviz.analysis.metrics import measure
 from specviz.figures import checks
 from specviz.figures.panels import heading
 from specviz.figures.text import token, visible
@@ -63,8 +64,7 @@ def acceptance_strip(trace: Trace, look: Look = LIGHT) -> go.Figure:
             marker=look.bar(outcome), customdata=part["iteration"],
             hovertext=[_token_hover(row, look) for row in part.to_dict("records")], hoverinfo="text",
         )  # fmt: skip
-    gained = sum(len(step.ids) for step in trace.iterations)
-    mean = gained / len(trace.iterations)
+    mean = measure(trace).mean_acceptance_length
     fig.add_scatter(
         x=[-0.5, len(trace.iterations) - 0.5], y=[mean, mean], mode="lines", hoverinfo="skip",
         line=look.line("speed", dash="dash"), name=look.word("strip.mean", mean=f"{mean:.2f}"),

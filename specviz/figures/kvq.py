@@ -57,7 +57,7 @@ def kvq(trace: Trace, first: int = 0, count: int | None = None, look: Look = LIG
     """
     table = layer_work_table(trace, first, count)
     if table.empty:
-        return empty(look, name="kvq", columns=_COLUMNS)
+        return empty(look, name="kvq", columns=_COLUMNS, panels=2, values=layer_work(trace))
     layers = trace.header.target["layers"]
     exit_layer = trace.header.method.get("exit_layer") or 0
     columns = {place: x for x, place in enumerate(dict.fromkeys(zip(table["iteration"], table["position"], strict=True)))}

@@ -159,7 +159,7 @@ class Look:
                 "yaxis": axis,
                 "legend": {
                     "orientation": "h", "x": 0, "xref": "container", "xanchor": "left", "y": 0, "yref": "container",
-                    "yanchor": "bottom", "bgcolor": "rgba(0,0,0,0)", "font": {"size": 12}, "itemwidth": 34, "tracegroupgap": 4,
+                    "yanchor": "bottom", "bgcolor": "rgba(0,0,0,0)", "font": {"size": 11.5}, "itemwidth": 30,
                 },
                 "hoverlabel": {
                     "bgcolor": mix(ground, ink, 0.06), "bordercolor": self.colour("axis"), "align": "left",
@@ -188,7 +188,7 @@ def series(number: int, look: Look) -> dict[str, str]:
     """
     symbols = ("circle", "square", "triangle-up", "diamond", "cross", "x")
     dashes = ("solid", "dash", "dot", "longdash", "dashdot", "longdashdot")
-    share = (0.95, 0.72, 0.5)[number % 3]
+    share = (0.95, 0.75, 0.58)[number % 3]
     hue = mix(look.colour("ink"), look.colour("oracle"), 0.75)
     return {
         "color": mix(look.colour("surface"), hue, share),
@@ -243,15 +243,17 @@ def table_of(fig: go.Figure) -> pd.DataFrame:
     return pd.DataFrame(meta["rows"], columns=list(meta["columns"]))
 
 
-def empty(look: Look, *, name: str, columns: Sequence[str], panels: int = 1, why: str = "empty") -> go.Figure:
+def empty(
+    look: Look, *, name: str, columns: Sequence[str], panels: int = 1, values: Mapping[str, Any] | None = None
+) -> go.Figure:
     """A figure that has no data yet: it says so, keeps its height and title, and has an empty table."""
     fig = go.Figure()
     fig.add_annotation(
-        text=look.word(why), showarrow=False, x=0.5, y=0.5, xref="paper", yref="paper",
+        text=look.word("empty"), showarrow=False, x=0.5, y=0.5, xref="paper", yref="paper",
         font={"color": look.colour("muted"), "size": 14},
     )  # fmt: skip
     fig.update_xaxes(visible=False).update_yaxes(visible=False)
-    return finish(fig, look, name=name, table=pd.DataFrame(columns=list(columns)), panels=panels)
+    return finish(fig, look, name=name, table=pd.DataFrame(columns=list(columns)), panels=panels, values=values)
 
 
 def _plain_rows(table: pd.DataFrame) -> list[list[Any]]:

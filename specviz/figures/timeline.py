@@ -5,6 +5,7 @@ from __future__ import annotations
 import pandas as pd
 import plotly.graph_objects as go
 
+from specviz.analysis.metrics import measure
 from specviz.figures.panels import stacked
 from specviz.figures.text import token, visible
 from specviz.figures.theme import LIGHT, Look, empty, finish
@@ -19,9 +20,7 @@ def timeline_table(trace: Trace) -> pd.DataFrame:
     Time 0 is the end of prefill. tokens: of a draft phase those drafted, of a verification those gained. The log times
     drafting and verifying; what the loop needed besides is known for the whole run only and shown spread evenly.
     """
-    spent = sum(step.draft_seconds + step.verify_seconds for step in trace.iterations)
-    rest = max(trace.footer.seconds - spent, 0.0) if trace.footer else 0.0
-    each = 1000 * rest / max(len(trace.iterations), 1)
+    each = 1000 * (measure(trace).other_seconds or 0.0) / max(len(trace.iterations), 1)
     rows, now = [], 0.0
     for step in trace.iterations:
         phases = (

@@ -12,7 +12,7 @@ LANGUAGES = ("en", "ja")
 
 WORDS: dict[str, dict[str, str]] = {
     # meanings and plain words
-    "empty": {"en": "No iteration yet", "ja": "まだ反復がありません"},
+    "empty": {"en": "Nothing to show yet", "ja": "まだ表示するものがありません"},
     "accepted": {"en": "accepted", "ja": "採択"},
     "refused": {"en": "refused", "ja": "棄却"},
     "correction": {"en": "correction", "ja": "訂正"},
@@ -44,11 +44,11 @@ WORDS: dict[str, dict[str, str]] = {
     "axis.confidence": {"en": "confidence", "ja": "確信度"},
     "axis.drafted_token": {"en": "drafted tokens, in order", "ja": "ドラフトトークン（生成順）"},
     "axis.threshold": {"en": "confidence threshold", "ja": "確信度のしきい値"},
-    "axis.exit_layer": {"en": "exit layer", "ja": "早期終了層"},
-    "axis.lookahead": {"en": "lookahead", "ja": "先読み長"},
+    "axis.exit_layer": {"en": "exit layer", "ja": "出口の層"},
+    "axis.lookahead": {"en": "lookahead", "ja": "先読み"},
     "axis.ms": {"en": "milliseconds after prefill", "ja": "プリフィル後の時間（ミリ秒）"},
     # why drafting stopped
-    "stop.length": {"en": "lookahead reached", "ja": "先読み長に到達"},
+    "stop.length": {"en": "lookahead reached", "ja": "先読みに到達"},
     "stop.confidence": {"en": "confidence below threshold", "ja": "確信度がしきい値未満"},
     "stop.eos": {"en": "end of sequence", "ja": "文末トークン"},
     "stop.budget": {"en": "token limit", "ja": "トークン上限"},
@@ -56,12 +56,16 @@ WORDS: dict[str, dict[str, str]] = {
     "stop.no-match": {"en": "no match in the text", "ja": "一致する文字列なし"},
     # policies and tasks
     "policy.autoregressive": {"en": "target alone", "ja": "ターゲット単独"},
-    "policy.constant": {"en": "static", "ja": "固定"},
-    "policy.heuristic": {"en": "heuristic", "ja": "ヒューリスティック"},
+    "policy.constant": {"en": "constant", "ja": "一定"},
+    "policy.heuristic": {"en": "heuristic", "ja": "経験則"},
     "policy.dynamic": {"en": "dynamic", "ja": "動的"},
     "policy.oracle": {"en": "oracle", "ja": "オラクル"},
     "policy.prompt-lookup": {"en": "prompt lookup", "ja": "プロンプト参照"},
-    "policy.early-exit": {"en": "early exit", "ja": "早期終了"},
+    "policy.early-exit": {"en": "early exit", "ja": "早期出口"},
+    "policy.early-exit-heuristic": {"en": "early exit, heuristic", "ja": "早期出口（経験則）"},
+    "policy.early-exit-dynamic": {"en": "early exit, dynamic", "ja": "早期出口（動的）"},
+    "policy.early-exit-oracle": {"en": "early exit, oracle", "ja": "早期出口（オラクル）"},
+    "policy.static-5": {"en": "static, 5", "ja": "固定 5"},
     "task.open-ended": {"en": "open-ended", "ja": "自由生成"},
     "task.summarisation": {"en": "summarisation", "ja": "要約"},
     "task.code": {"en": "code", "ja": "コード"},
@@ -77,7 +81,7 @@ WORDS: dict[str, dict[str, str]] = {
     "column.target_probability": {"en": "target's probability", "ja": "ターゲットの確率"},
     "column.drafted": {"en": "drafted", "ja": "ドラフト数"},
     "column.accepted": {"en": "accepted", "ja": "採択数"},
-    "column.oracle": {"en": "oracle lookahead", "ja": "オラクルの先読み長"},
+    "column.oracle": {"en": "oracle lookahead", "ja": "オラクルの先読み"},
     "column.stop": {"en": "stopped by", "ja": "停止理由"},
     "column.task": {"en": "task", "ja": "タスク"},
     "column.prompt": {"en": "prompt", "ja": "プロンプト"},
@@ -92,12 +96,12 @@ WORDS: dict[str, dict[str, str]] = {
     "column.speed": {"en": "speed", "ja": "速度"},
     "column.measured_speed": {"en": "measured speed", "ja": "実測速度"},
     "column.waste": {"en": "refused ÷ drafted", "ja": "棄却 ÷ ドラフト"},
-    "column.exit_layer": {"en": "exit layer", "ja": "早期終了層"},
+    "column.exit_layer": {"en": "exit layer", "ja": "出口の層"},
     "column.acceptance": {"en": "acceptance rate", "ja": "採択率"},
     "column.draft_cost": {"en": "draft step ÷ target forward", "ja": "ドラフト1回 ÷ ターゲット1回"},
     "column.speed_low": {"en": "speed, low", "ja": "速度（下限）"},
     "column.speed_high": {"en": "speed, high", "ja": "速度（上限）"},
-    "column.lookahead": {"en": "lookahead", "ja": "先読み長"},
+    "column.lookahead": {"en": "lookahead", "ja": "先読み"},
     "column.measured": {"en": "measured", "ja": "実測"},
     "column.from": {"en": "from", "ja": "下限"},
     "column.to": {"en": "to", "ja": "上限"},
@@ -120,18 +124,18 @@ WORDS: dict[str, dict[str, str]] = {
     },
     "strip.mean": {"en": "mean {mean}", "ja": "平均 {mean}"},
     # lookahead
-    "lookahead.title": {"en": "Lookahead against the oracle", "ja": "先読み長とオラクル"},
+    "lookahead.title": {"en": "Lookahead against the oracle", "ja": "先読みとオラクル"},
     "lookahead.learn": {
         "en": "The wide bar is what was drafted, the narrow one what was accepted, the diamond what the target would have accepted at most. A wide bar above the narrow one is waste; a diamond above the wide bar is a missed chance.",
         "ja": "太い棒はドラフト数、細い棒は採択数、ひし形はターゲットが最大で採択したはずの数です。太い棒のはみ出しは無駄、棒より上のひし形は逃した機会です。",
     },
     # oracle
-    "oracle.title": {"en": "Oracle lookahead by task", "ja": "タスク別のオラクル先読み長"},
+    "oracle.title": {"en": "Oracle lookahead by task", "ja": "タスク別のオラクル先読み"},
     "oracle.learn": {
         "en": "Every mark above is one prompt: the best lookahead differs from task to task and from prompt to prompt, so no single fixed value fits. Below: in how many iterations would k drafts in a row all be right?",
-        "ja": "上の点は1つのプロンプトです。最良の先読み長はタスクごと、プロンプトごとに異なり、1つの固定値では合いません。下は、k個連続のドラフトがすべて正しい反復の割合です。",
+        "ja": "上の点は1つのプロンプトです。最良の先読みはタスクごと、プロンプトごとに異なり、1つの固定値では合いません。下は、k個連続のドラフトがすべて正しい反復の割合です。",
     },
-    "oracle.by_prompt": {"en": "Mean oracle lookahead of each prompt", "ja": "各プロンプトの平均オラクル先読み長"},
+    "oracle.by_prompt": {"en": "Mean oracle lookahead of each prompt", "ja": "各プロンプトの平均オラクル先読み"},
     "oracle.at_least": {"en": "Iterations where k drafts in a row are right", "ja": "k個連続で正しい反復の割合"},
     "oracle.median": {"en": "median", "ja": "中央値"},
     # policies
@@ -152,10 +156,10 @@ WORDS: dict[str, dict[str, str]] = {
     "threshold_curve.best": {"en": "best at {threshold}", "ja": "最良 {threshold}"},
     "threshold_curve.now": {"en": "in use: {threshold}", "ja": "使用中 {threshold}"},
     # sweet_spot
-    "sweet_spot.title": {"en": "The sweet spot of the exit layer", "ja": "早期終了層の最適点"},
+    "sweet_spot.title": {"en": "The sweet spot of the exit layer", "ja": "出口の層の最適点"},
     "sweet_spot.learn": {
         "en": "A later exit is accepted more often, but every draft costs more. The speed-up is highest where one more layer no longer pays, which is not where acceptance is highest.",
-        "ja": "終了層が後ろほど採択率は上がりますが、ドラフト1回の費用も増えます。速度比が最大になるのは、層を1つ増やす利益が費用に見合わなくなる所で、採択率が最大の所ではありません。",
+        "ja": "出口の層が後ろほど採択率は上がりますが、ドラフト1回の費用も増えます。速度比が最大になるのは、層を1つ増やす利益が費用に見合わなくなる所で、採択率が最大の所ではありません。",
     },
     "sweet_spot.acceptance": {"en": "Acceptance rate: accepted ÷ drafted", "ja": "採択率：採択 ÷ ドラフト"},
     "sweet_spot.cost": {"en": "Cost of one draft step ÷ one target forward", "ja": "ドラフト1回 ÷ ターゲット1回の費用"},
@@ -163,13 +167,19 @@ WORDS: dict[str, dict[str, str]] = {
     "sweet_spot.alone": {"en": "target alone", "ja": "ターゲット単独"},
     "sweet_spot.chosen": {"en": "in use: {layer}", "ja": "使用中：{layer}"},
     # heat_map
-    "heat_map.title": {"en": "Exit layer and lookahead", "ja": "早期終了層と先読み長"},
+    "heat_map.title": {"en": "Exit layer and lookahead", "ja": "出口の層と先読み"},
     "heat_map.learn": {
         "en": "An exit that is often right rewards a long lookahead, a poor one only a short one. The star is the best pair of exit layer and lookahead; dots are pairs measured by real runs, all others are predicted.",
-        "ja": "よく当たる終了層では長い先読みが、外れやすい層では短い先読みが得です。星は終了層と先読み長の最良の組、点は実際に測定した組で、残りは予測です。",
+        "ja": "よく当たる出口の層では長い先読みが、外れやすい層では短い先読みが得です。星は出口の層と先読みの最良の組、点は実際に測定した組で、残りは予測です。",
     },
-    "heat_map.best": {"en": "best: {layer}, {lookahead} ({speed})", "ja": "最良：{layer}、{lookahead}（{speed}）"},
-    "heat_map.chosen": {"en": "in use: {layer}, {lookahead}", "ja": "使用中：{layer}、{lookahead}"},
+    "heat_map.best": {
+        "en": "best: exit layer {layer}, lookahead {lookahead} ({speed})",
+        "ja": "最良：層 {layer}、先読み {lookahead}（{speed}）",
+    },
+    "heat_map.chosen": {
+        "en": "in use: exit layer {layer}, lookahead {lookahead}",
+        "ja": "使用中：層 {layer}、先読み {lookahead}",
+    },
     # calibration
     "calibration.title": {"en": "Can confidence be believed?", "ja": "確信度は信頼できるか"},
     "calibration.learn": {
@@ -199,15 +209,15 @@ WORDS: dict[str, dict[str, str]] = {
     # kvq
     "kvq.title": {"en": "Which layers are computed when", "ja": "どの層をいつ計算するか"},
     "kvq.learn": {
-        "en": "Each column is a position that was read, from the first layer up. Early layers are computed while drafting and reused by the verification; only what stands behind a refusal is thrown away. Layer passes of the whole run: {shared}; without the shared cache {separate}; thrown away {thrown}.",
+        "en": "Each column is a position that was read, from the first layer up. Early layers are computed while drafting and reused by the verification; only what stands at a refused token is dropped. Layer passes of the whole run: {shared}; without the shared cache {separate}; dropped {thrown}.",
         "ja": "1列が読まれた位置で、下が最初の層です。前半の層はドラフト時に計算され、検証で再利用されます。捨てられるのは棄却された位置だけです。全体の層計算は {shared} 回、共有しなければ {separate} 回、捨てられたのは {thrown} 回です。",
     },
     "kvq.heading": {"en": "Layer (iterations numbered above)", "ja": "層（上の数字は反復）"},
     "kvq.positions": {"en": "token that was read", "ja": "読まれたトークン"},
     "kvq.early.kept": {"en": "drafted, reused", "ja": "ドラフト、再利用"},
-    "kvq.early.thrown": {"en": "drafted, thrown away", "ja": "ドラフト、破棄"},
+    "kvq.early.thrown": {"en": "drafted, dropped", "ja": "ドラフト、破棄"},
     "kvq.late.kept": {"en": "verified, kept", "ja": "検証、保持"},
-    "kvq.late.thrown": {"en": "verified, thrown away", "ja": "検証、破棄"},
+    "kvq.late.thrown": {"en": "verified, dropped", "ja": "検証、破棄"},
     "lane.draft": {"en": "draft", "ja": "ドラフト"},
     "lane.target": {"en": "verify", "ja": "検証"},
     "lane.other": {"en": "other", "ja": "その他"},
