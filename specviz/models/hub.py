@@ -73,10 +73,11 @@ def snapshot(repo: str, revision: str | None = None, progress: Progress | None =
         "ignore_patterns": UNWANTED,
     }
     with _spoken(repo, revision):
-        files = snapshot_download(**place, revision=revision, dry_run=True)
+        silent = _bars(repo, 0, None)
+        files = snapshot_download(**place, revision=revision, dry_run=True, tqdm_class=silent)
         if not any(file.filename.endswith(".safetensors") for file in files):
             revision = _converted(repo, place["endpoint"])
-            files = snapshot_download(**place, revision=revision, dry_run=True)
+            files = snapshot_download(**place, revision=revision, dry_run=True, tqdm_class=silent)
         missing = sum(file.file_size or 0 for file in files if file.will_download)
         _room(repo, missing)
         folder = Path(snapshot_download(**place, revision=revision, tqdm_class=_bars(repo, missing, progress)))
@@ -178,6 +179,8 @@ def _spoken(repo: str, revision: str | None) -> Iterator[None]:
             said = f"{repo} is not on this machine and HF_HUB_OFFLINE=1 forbids fetching it: unset it, or choose another"
         elif _unreachable(chain):
             said = f"cannot reach the Hub for {repo}: check the network, or choose a model that is here"
+        elif isinstance(error, OSError):
+            said = f"the download of {repo} broke off ({str(error).splitlines()[0][:120]}): start it again"
         else:
             raise
         raise UsageError(said) from error
