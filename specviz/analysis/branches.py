@@ -149,7 +149,7 @@ def continue_one_by_one(
     step: feeds tokens behind what the model has read, returns logits (1, V). rewind: forgets positions. The model has
     read the whole sequence before; the longest prefixes come first, so that it only ever has to forget.
     """
-    lines = np.arange(len(branches.seen)) if lines is None else np.asarray(lines)
+    lines = np.flatnonzero(branches.reach > 0) if lines is None else np.asarray(lines)
     for line in lines[np.argsort(-branches.seen[lines], kind="stable")]:
         rewind(int(branches.seen[line]))
         token = int(branches.token[line])

@@ -122,7 +122,8 @@ class AssistantDrafter:
         return logits[: self._shared_vocab]
 
     def rewind(self, length: int) -> None:
-        self._stream.rewind(length)
+        # Behind a full acceptance the drafter has not read its own last token: it is the shorter one.
+        self._stream.rewind(min(length, self._stream.length))
 
     def close(self) -> None:
         self._stream.close()
