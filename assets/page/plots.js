@@ -1,0 +1,142 @@
+// Plotly: brought in late (it is the heaviest thing on the page), and one way of drawing for all figures.
+
+import { ICONS, h, icon, on, t } from "./dom.js";
+import { look, theme } from "./look.js";
+
+let loading = null;
+
+/** Resolves when window.Plotly is there; the script comes from this server. */
+export function loadPlotly() {
+  loading ??= new Promise((resolve, reject) => {
+    const script = h("script", { src: look.plotly, async: true });
+    script.addEventListener("load", () => resolve(window.Plotly));
+    script.addEventListener("error", () => reject(new Error("plotly.js did not load")));
+    document.head.append(script);
+  });
+  return loading;
+}
+
+export const plotlyLoaded = () => Boolean(window.Plotly);
+
+const CONFIG = { responsive: true, displaylogo: false, displayModeBar: false, showSendToCloud: false, plotlyServerURL: "" };
+
+/** A figure on the page: heading, what to look at, the plot, a menu to take it away, its data as a table. */
+export class Figure {
+  /** key: catalogue keys `fig.KEY.title`, `fig.KEY.note`. table(): rows for readers who cannot see it. */
+  constructor(key, { height = 230, table = null } = {}) {
+    this.key = key;
+    this.height = height;
+    this.table = table;
+    this.area = h("div", { class: "sv-plot", role: "img" });
+    this.area.style.height = `${height}px`;
+    this.note = h("p", { class: "sv-small sv-muted" });
+    this.title = h("h3", {});
+    this.rows = h("div", { class: "sv-table-scroll", tabindex: "0", role: "region" });
+    this.tableBox = h("details", { class: "sv-details" }, h("summary", { t: "fig.table" }), this.rows);
+    this.tableBox.hidden = true;
+    this.tableBox.addEventListener("toggle", () => this.tableBox.open && this.#fillTable());
+    this.menu = h("details", { class: "sv-menu" },
+      h("summary", { tLabel: "fig.save", tTitle: "fig.save" }, icon(ICONS.save)),
+      h("div", { class: "sv-menu-list" }, ["png", "svg", "html", "json"].map((kind) => h("button", {
+        type: "button", text: kind.toUpperCase(), on: { click: () => this.save(kind) },
+      }))));
+    this.node = h("figure", { class: "sv-figure" },
+      h("div", { class: "sv-figure-head" }, this.title, this.menu), this.note, this.area, this.tableBox);
+    this.#words();
+    on("language", () => this.#words());
+    on("theme", () => this.last && this.draw(...this.last));
+    this.observer = new ResizeObserver(() => this.#fit());
+    this.observer.observe(this.area);
+  }
+
+  #words() {
+    this.title.textContent = this.titleText ?? t(`fig.${this.key}.title`);
+    this.note.textContent = this.noteText ?? t(`fig.${this.key}.note`);
+    this.area.setAttribute("aria-label", this.title.textContent);
+    this.rows.setAttribute("aria-label", this.title.textContent);
+  }
+
+  setWords(title, note) {
+    this.titleText = title;
+    this.noteText = note;
+    this.#words();
+  }
+
+  #fit() {
+    if (this.drawn && this.area.clientWidth > 0 && this.area.clientWidth !== this.width) {
+      this.width = this.area.clientWidth;
+      window.Plotly.Plots.resize(this.area);
+    }
+  }
+
+  /** Draws or updates in place; a hidden figure waits until it is seen. */
+  async draw(data, layout) {
+    this.last = [data, layout];
+    if (!plotlyLoaded() || this.area.offsetParent === null) return;
+    const full = {
+      template: look.templates[theme()],
+      height: this.height,
+      margin: { l: 46, r: 10, t: 30, b: 40 },
+      uirevision: "kept",
+      ...layout,
+    };
+    this.width = this.area.clientWidth;
+    await window.Plotly.react(this.area, data, full, CONFIG);
+    if (!this.drawn) {
+      this.drawn = true;
+      this.area.dataset.drawn = "1";
+      this.area.on("plotly_hover", (event) => this.onHover?.(event.points[0]));
+      this.area.on("plotly_unhover", () => this.onHover?.(null));
+      this.area.on("plotly_click", (event) => this.onClick?.(event.points[0]));
+    }
+    this.tableBox.hidden = !this.table;
+    if (this.tableBox.open) this.#fillTable();
+  }
+
+  redraw() {
+    if (this.last) this.draw(...this.last);
+  }
+
+  #fillTable() {
+    const { columns, rows } = this.table?.() ?? { columns: [], rows: [] };
+    this.rows.textContent = "";
+    this.rows.append(makeTable(columns, rows));
+  }
+
+  async save(kind) {
+    this.menu.open = false;
+    const Plotly = await loadPlotly();
+    const name = `specviz-${this.key}`;
+    if (kind === "png" || kind === "svg") {
+      const url = await Plotly.toImage(this.area, { format: kind, width: 900, height: Math.round(this.height * 1.6), scale: kind === "png" ? 2 : 1 });
+      download(url, `${name}.${kind}`);
+      return;
+    }
+    const figure = JSON.stringify({ data: this.area.data, layout: { ...this.area.layout, width: undefined, shapes: undefined } });
+    if (kind === "json") download(blobUrl(figure, "application/json"), `${name}.json`);
+    else {
+      const source = await (await fetch(look.plotly)).text();
+      const safe = figure.replace(/</g, "\\u003c");
+      const page = `<!doctype html><meta charset="utf-8"><title>${name}</title><div id="f"></div>`
+        + `<script>${source}</script><script>const f=${safe};Plotly.newPlot("f",f.data,f.layout)</script>`;
+      download(blobUrl(page, "text/html"), `${name}.html`);
+    }
+  }
+}
+
+export function makeTable(columns, rows, caption) {
+  return h("table", { class: "sv-table" },
+    caption && h("caption", { text: caption }),
+    h("thead", {}, h("tr", {}, columns.map((name) => h("th", { scope: "col", text: name })))),
+    h("tbody", {}, rows.map((row) => h("tr", {}, row.map((cell) => h("td", { text: cell === null || cell === undefined ? "" : String(cell) }))))));
+}
+
+export const blobUrl = (text, type) => URL.createObjectURL(new Blob([text], { type: `${type};charset=utf-8` }));
+
+export function download(url, name) {
+  const link = h("a", { href: url, download: name });
+  document.body.append(link);
+  link.click();
+  link.remove();
+  if (url.startsWith("blob:")) setTimeout(() => URL.revokeObjectURL(url), 10000);
+}

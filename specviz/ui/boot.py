@@ -1,0 +1,114 @@
+"""What the page has to know before it asks anything: texts, colours, methods, pairs, the first recorded run."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from specviz.decoding import METHODS
+from specviz.figures.theme import FONT, MONO, NEUTRALS, Look, as_plain, css_variables
+from specviz.models import zoo
+from specviz.ui import recorded, static
+from specviz.ui.limits import LIMITS
+from specviz.ui.prompts import examples
+from specviz.ui.shelf import Shelf
+from specviz.ui.texts import CATALOGUE, LANGUAGES
+
+# Gradio's own page brings its module graph; ours is named here so that the browser fetches it in one go.
+MODULES = tuple(sorted(path.name for path in static.PAGE.glob("*.js")))
+
+
+def data(shelf: Shelf) -> dict[str, Any]:
+    """Everything that travels with the page."""
+    return {
+        "base": static.base(),
+        "texts": CATALOGUE,
+        "languages": list(LANGUAGES),
+        "look": {
+            "meanings": as_plain(),
+            "neutrals": {name: {"light": light, "dark": dark} for name, (light, dark) in NEUTRALS.items()},
+            "templates": {
+                name: Look(dark).template.to_plotly_json() for name, dark in (("light", False), ("dark", True))
+            },
+            "plotly": f"{static.base()}plotly.js",
+        },
+        "methods": {
+            name: {"parameters": list(spec.parameters), "defaults": dict(spec.defaults), "drafter": spec.drafter}
+            for name, spec in METHODS.items()
+        },
+        "pairs": pairs(shelf),
+        "examples": examples(),
+        "limits": {"prompt": LIMITS.prompt, "upload": LIMITS.upload_bytes},
+        "traces": recorded.catalogue(),
+        "first": recorded.first(),
+    }
+
+
+def pairs(shelf: Shelf) -> list[dict[str, Any]]:
+    """The pairs that this machine can run now, or after a download that needs no licence to be accepted."""
+    found = []
+    for pair in zoo.PAIRS.values():
+        models = [zoo.MODELS[name] for name in (pair.target, pair.draft) if name]
+        missing = [model for model in models if not model.here and shelf.layers(model.name) is None]
+        if any(model.needs_token or model.source in ("assets", "composed") for model in missing):
+            continue
+        if sum(model.memory(4) for model in models) > _memory():
+            continue
+        found.append(
+            {
+                "name": pair.name,
+                "target": pair.target,
+                "draft": pair.draft,
+                "method": pair.method,
+                "exit_layer": pair.exit_layer,
+                "title": pair.target + (f" + {pair.draft}" if pair.draft else ""),
+                "layers": shelf.layers(pair.target) or layers(pair.target),
+                "chat": "instruct" in models[0].where.lower() or pair.target == "smollm2",
+                "task": pair.task,
+                "fetch_bytes": sum(model.download or 2 * model.parameters for model in missing),
+            }
+        )
+    # What needs no download comes first; the zoo lists the shipped pairs before all others.
+    return sorted(found, key=lambda pair: pair["fetch_bytes"] > 0)
+
+
+def layers(name: str) -> int:
+    """Layers of a model of the zoo as far as its files on this machine tell; else a number that fits most."""
+    entry = zoo.MODELS[name]
+    config = zoo.ASSETS / entry.where / "config.json"
+    if entry.source == "assets" and config.is_file():
+        return int(json.loads(config.read_text(encoding="utf-8")).get("num_hidden_layers", 12))
+    return {"smollm2": 30, "smollm2-135m": 30, "smollm2-360m": 32}.get(name, 24)
+
+
+def _memory() -> float:
+    """Bytes that models may take: two thirds of what the machine has."""
+    import os
+
+    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") * 2 / 3
+
+
+def head(shelf: Shelf) -> str:
+    """What goes into the document's head: styles, the data, and the script that draws the page at once."""
+    base = static.base()
+    plain = json.dumps(data(shelf), ensure_ascii=False, separators=(",", ":"))
+    safe = plain.replace("<", "\\u003c").replace("\u2028", "\\u2028").replace("\u2029", "\\u2029")
+    return "\n".join(
+        [
+            '<meta name="viewport" content="width=device-width, initial-scale=1">',
+            f"<style>{variables()}</style>",
+            f'<link rel="stylesheet" href="{base}page.css">',
+            *(f'<link rel="modulepreload" href="{base}{name}">' for name in MODULES),
+            f'<script type="application/json" id="sv-boot">{safe}</script>',
+            f'<script type="module" src="{base}app.js"></script>',
+        ]
+    )
+
+
+def variables() -> str:
+    """The colour table as CSS variables, for light and for dark."""
+    rules = [f":root{{--sv-font:{FONT};--sv-mono:{MONO}}}"]
+    for name, dark in (("light", False), ("dark", True)):
+        inner = ";".join(f"{key}:{value}" for key, value in css_variables(dark).items())
+        rules.append(f'html[data-sv-theme="{name}"]{{{inner}}}')
+    return "".join(rules)

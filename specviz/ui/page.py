@@ -1,0 +1,141 @@
+"""The page as a Gradio application: its component, its events, its server functions, how it is launched."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Iterator
+from functools import wraps
+from typing import Any
+
+# Before Gradio is imported: no usage statistics leave this machine.
+os.environ.setdefault("GRADIO_ANALYTICS_ENABLED", "False")
+os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")
+
+import gradio as gr
+
+from specviz.ui import boot, static
+from specviz.ui.limits import LIMITS
+from specviz.ui.player import player
+from specviz.ui.requests import Reader, Refused, decode_request
+from specviz.ui.runs import Runs
+from specviz.ui.shelf import Shelf
+from specviz.ui.texts import language, text
+from specviz.ui.work import perform
+
+# Everything that uses a model waits in this one queue.
+MODEL_QUEUE = "models"
+
+# How often the event that drives a run comes up for air: often enough to notice a closed tab at once, seldom enough
+# to cost the run nothing.
+BREATH_SECONDS = 0.1
+
+
+class Site:
+    """The state of one running page: its runs and its models."""
+
+    def __init__(self) -> None:
+        self.runs = Runs(LIMITS)
+        self.shelf = Shelf()
+        self.readers: dict[str, Callable[[object, str], Any]] = {"decode": decode_request}
+
+    # --- answers at once -----------------------------------------------------------------------------------
+
+    def submit(self, data: object) -> dict[str, Any]:
+        """Check a request and give it a name under which its work can be started and read."""
+        read = Reader(data, _lang(data))
+        kind = read.choice("kind", self.readers)
+        request = self.readers[kind](read.get("request"), read.lang)
+        run = self.runs.submit(kind, request)
+        if run is None:
+            raise Refused(text("error.busy", read.lang))
+        return {"run": run.id}
+
+    def pull(self, data: object) -> dict[str, Any]:
+        """The records of a run behind a cursor, and how the run stands."""
+        read = Reader(data, _lang(data))
+        run = self.runs.get(read.get("run"))
+        if run is None:
+            raise Refused(text("error.gone", read.lang))
+        return run.answer(read.whole("cursor", 0, 10_000_000, 0), self.runs.before(run))
+
+    def stop(self, data: object) -> dict[str, Any]:
+        """End a run within one iteration."""
+        run = self.runs.get(Reader(data).get("run"))
+        if run is not None:
+            run.stop()
+        return {}
+
+    # --- the model queue -----------------------------------------------------------------------------------
+
+    def work(self, event: gr.EventData) -> Iterator[None]:
+        """Drive the run that the event names. Ends with the page that asked for it: Gradio closes this generator."""
+        named = event._data if isinstance(event._data, dict) else {}
+        run = self.runs.claim(named.get("run"))
+        if run is None:
+            return
+        last = time.monotonic()
+        for _ in perform(run, self.shelf):
+            if time.monotonic() - last > BREATH_SECONDS:
+                yield
+                last = time.monotonic()
+
+
+def _lang(data: object) -> str:
+    return language(data.get("lang")) if isinstance(data, dict) else "en"
+
+
+def _explained(method: Callable[[object], dict]) -> Callable[[object], dict]:
+    """A server function that answers a refusal with its message, to be shown where the visitor is."""
+
+    @wraps(method)
+    def answer(data):
+        try:
+            return method(data)
+        except Refused as error:
+            return {"error": {"message": str(error), "field": error.field}}
+
+    return answer
+
+
+def build() -> gr.Blocks:
+    """The page, ready to launch with ``launch``."""
+    site = Site()
+    with gr.Blocks(title="specviz", analytics_enabled=False, fill_width=True) as page:
+        component = player([_explained(method) for method in (site.submit, site.pull, site.stop)])
+        component.work(
+            _event(site),
+            None,
+            None,
+            concurrency_id=MODEL_QUEUE,
+            concurrency_limit=1,
+            trigger_mode="multiple",
+            show_progress="hidden",
+            api_visibility="private",
+        )
+    page.site = site
+    return page
+
+
+def _event(site: Site):
+    """Gradio looks at a function's signature for what to pass; a bound method would hide the annotation."""
+
+    def work(event: gr.EventData):
+        yield from site.work(event)
+
+    return work
+
+
+def launch(page: gr.Blocks, **more: Any):
+    """Launch with everything that the page needs; ``more`` goes to Gradio's launch."""
+    page.queue(max_size=LIMITS.waiting, default_concurrency_limit=1)
+    return page.launch(
+        app_kwargs={"routes": static.routes()},
+        head=boot.head(page.site.shelf),
+        footer_links=[],
+        run_history=False,
+        ssr_mode=False,
+        allowed_paths=[],
+        max_file_size=LIMITS.upload_bytes,
+        **more,
+    )

@@ -1,0 +1,43 @@
+"""Recorded runs that ship with the page, and the examples that its forms offer."""
+
+from __future__ import annotations
+
+import json
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+ASSETS = Path(__file__).resolve().parents[2] / "assets"
+TRACES = ASSETS / "traces"
+
+# The run on which the page opens, where it is there: a pair that anyone has, and much to see.
+FIRST = "tiny-dynamic-code.jsonl"
+
+
+@cache
+def catalogue() -> list[dict[str, Any]]:
+    """One entry a recorded run, the first one first: file name and what its header says."""
+    entries = []
+    for path in sorted(TRACES.glob("*.jsonl"), key=lambda path: (path.name != FIRST, path.name)):
+        with path.open(encoding="utf-8") as file:
+            header = json.loads(file.readline())
+        entries.append(
+            {
+                "file": path.name,
+                "method": header["method"],
+                "target": header["target"].get("name"),
+                "draft": (header.get("draft") or {}).get("name"),
+                "prompt": header["prompt"][:120],
+                "command": header.get("command"),
+            }
+        )
+    return entries
+
+
+def first() -> dict[str, str] | None:
+    """The run that the page opens with, whole: it travels with the page, so that nothing has to be waited for."""
+    entries = catalogue()
+    if not entries:
+        return None
+    name = entries[0]["file"]
+    return {"file": name, "text": (TRACES / name).read_text(encoding="utf-8")}

@@ -1,0 +1,134 @@
+"""What a visitor asked for, checked. Nothing that comes from a browser is used before it has passed here."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from specviz.decoding import METHODS, MethodConfig, Sampling
+from specviz.errors import UsageError
+from specviz.models import zoo
+from specviz.ui.limits import LIMITS, Limits
+from specviz.ui.texts import language, text
+
+
+class Refused(UsageError):
+    """A request that cannot be carried out; ``field`` names the control on the page that it is about."""
+
+    def __init__(self, message: str, field: str | None = None):
+        super().__init__(message)
+        self.field = field
+
+
+@dataclass(frozen=True)
+class DecodeRequest:
+    """One run: which models, how, on what."""
+
+    pair: str
+    method: MethodConfig
+    prompt: str
+    limit: int
+    sampling: Sampling
+    chat: bool
+    lang: str = "en"
+
+
+class Reader:
+    """Reads checked values out of a plain object, with messages in the visitor's language."""
+
+    def __init__(self, data: object, lang: str = "en"):
+        self.lang = language(lang)
+        if not isinstance(data, Mapping):
+            raise Refused(text("error.request", self.lang))
+        self._data = data
+
+    def has(self, name: str) -> bool:
+        return self._data.get(name) is not None
+
+    def number(self, name: str, low: float, high: float, default: float | None = None) -> float | None:
+        value = self._data.get(name)
+        if value is None:
+            return default
+        if isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value):
+            raise self._refuse("number", name)
+        if not low <= value <= high:
+            raise self._refuse("range", name, low=low, high=high)
+        return float(value)
+
+    def whole(self, name: str, low: int, high: int, default: int | None = None) -> int | None:
+        value = self.number(name, low, high, default)
+        if value is None:
+            return None
+        if value != int(value):
+            raise self._refuse("whole", name)
+        return int(value)
+
+    def choice(self, name: str, choices, default: str | None = None) -> str:
+        value = self._data.get(name, default)
+        if not isinstance(value, str) or value not in choices:
+            raise self._refuse("choice", name, choices=", ".join(choices))
+        return value
+
+    def string(self, name: str, longest: int, default: str | None = None) -> str:
+        value = self._data.get(name, default)
+        if not isinstance(value, str):
+            raise self._refuse("text", name)
+        if len(value) > longest:
+            raise Refused(text("error.long", self.lang, length=len(value), limit=longest), name)
+        return clean(value)
+
+    def flag(self, name: str, default: bool) -> bool:
+        value = self._data.get(name)
+        return default if value is None else value is True
+
+    def get(self, name: str) -> Any:
+        return self._data.get(name)
+
+    def _refuse(self, why: str, name: str, **values: object) -> Refused:
+        label = text(f"param.{name}", self.lang) if f"param.{name}" in _texts() else name
+        return Refused(text(f"error.{why}", self.lang, name=label, **values), name)
+
+
+def _texts():
+    from specviz.ui.texts import CATALOGUE
+
+    return CATALOGUE["en"]
+
+
+def decode_request(data: object, lang: str = "en", limits: Limits = LIMITS) -> DecodeRequest:
+    """Read a request for one run; Refused, in the visitor's language, where it is not one."""
+    read = Reader(data, lang)
+    name = read.choice("method", METHODS)
+    parameters = METHODS[name].parameters
+    given = {
+        "lookahead": read.whole("lookahead", 0, limits.lookahead),
+        "threshold": read.number("threshold", 0.0, 1.0),
+        "exit_layer": read.whole("exit_layer", 1, 1000),
+        "ngram": read.whole("ngram", 1, 16),
+    }
+    temperature = read.number("temperature", 0.0, 10.0, 0.0)
+    prompt = read.string("prompt", limits.prompt)
+    if not prompt.strip():
+        raise Refused(text("error.empty", read.lang), "prompt")
+    return DecodeRequest(
+        pair=read.choice("pair", zoo.PAIRS),
+        # A parameter that has no meaning for the method is left out: the page hides it, a link may still carry it.
+        method=MethodConfig(name, **{key: value for key, value in given.items() if key in parameters}),
+        prompt=prompt,
+        limit=read.whole("limit", 1, limits.new_tokens, 96),
+        sampling=Sampling(
+            temperature=temperature,
+            top_k=read.whole("top_k", 1, 10_000_000) if temperature else None,
+            top_p=read.number("top_p", 1e-6, 1.0) if temperature else None,
+            seed=read.whole("seed", -(2**53), 2**53, 0),
+        ),
+        chat=read.flag("chat", True),
+        lang=read.lang,
+    )
+
+
+def clean(value: str) -> str:
+    """Text without half characters (lone surrogates), which no file and no reply could carry."""
+    return value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")

@@ -1,0 +1,108 @@
+"""One server and one browser for all tests of the page. Without a Chromium they are skipped, and say so."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import socket
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import pytest
+
+CHROMIUM = os.environ.get("SPECVIZ_CHROMIUM") or shutil.which("chromium") or shutil.which("chromium-browser")
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+@pytest.fixture(scope="session")
+def app():
+    """The real app; tiny random models stand in for the pairs tiny and tiny-exit, so that nothing has to be trained."""
+    from specviz.ui import recorded
+    from specviz.ui.page import build, launch
+    from tests.tiny import tiny_pair
+
+    demo = build()
+    target, draft = tiny_pair("llama", likeness=0.97, eos_ids=())
+    demo.site.shelf.put("tiny-layerskip", target)
+    demo.site.shelf.put("tiny-draft", draft)
+    recorded.catalogue.cache_clear()
+    _, url, _ = launch(
+        demo, prevent_thread_lock=True, quiet=True, server_name="127.0.0.1", server_port=free_port(), share=False
+    )
+    demo.url = url
+    yield demo
+    demo.close()
+
+
+@pytest.fixture(scope="session")
+def browser():
+    if not CHROMIUM:
+        pytest.skip("no Chromium found: install one, or name it in SPECVIZ_CHROMIUM")
+    sync_api = pytest.importorskip("playwright.sync_api", reason="Playwright for Python is not installed")
+    with sync_api.sync_playwright() as playwright:
+        chromium = playwright.chromium.launch(
+            executable_path=CHROMIUM, args=["--no-sandbox", "--disable-dev-shm-usage"]
+        )
+        yield chromium
+        chromium.close()
+
+
+class Visitor:
+    """A browser window that refuses the outside world and remembers every complaint."""
+
+    def __init__(self, browser, url: str, **options):
+        self.url = url
+        self.context = browser.new_context(**{"viewport": {"width": 1280, "height": 900}, "locale": "en-GB", **options})
+        self.outside: list[str] = []
+        self.complaints: list[str] = []
+        self.context.route("**/*", self._guard)
+        self.page = self.new_page()
+
+    def new_page(self):
+        page = self.context.new_page()
+        page.set_default_timeout(30_000)
+        page.on("console", lambda message: message.type == "error" and self.complaints.append(message.text))
+        page.on("pageerror", lambda error: self.complaints.append(str(error)))
+        return page
+
+    def _guard(self, route):
+        if urlsplit(route.request.url).hostname in ("127.0.0.1", "localhost", None):
+            route.continue_()
+        else:
+            self.outside.append(route.request.url)
+            route.abort()
+
+    def open(self, query: str = ""):
+        self.page.goto(self.url + query)
+        self.page.wait_for_selector("html.sv-mounted")
+        return self.page
+
+    def close(self):
+        self.context.close()
+        assert not self.outside, f"asked the outside world for {self.outside}"
+        assert not self.complaints, f"errors in the console: {self.complaints}"
+
+
+@pytest.fixture
+def visit(app, browser):
+    """visit(query, **options) -> page; checks at the end that nothing went outside and nothing complained."""
+    visitors: list[Visitor] = []
+
+    def start(query: str = "", **options):
+        visitor = Visitor(browser, app.url, **options)
+        visitors.append(visitor)
+        page = visitor.open(query)
+        page.visitor = visitor
+        return page
+
+    yield start
+    for visitor in visitors:
+        visitor.close()
+
+
+SHOTS = Path(os.environ["SPECVIZ_SHOTS"]) if os.environ.get("SPECVIZ_SHOTS") else None
