@@ -1,0 +1,131 @@
+"""The settings of a training run: one frozen object, saved with the run, read back by ``--resume``."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+
+from specviz.errors import UsageError
+from specviz.training.recipe import CURRICULA, Recipe
+
+
+@dataclass(frozen=True)
+class ModelShape:
+    """The size of a Llama-shaped model."""
+
+    layers: int = 12
+    hidden: int = 128
+    intermediate: int = 320
+    heads: int = 4
+    vocabulary: int = 2048
+
+
+@dataclass(frozen=True)
+class TrainConfig:
+    """Everything that decides what a run computes. ``tokens`` is 0 until a budget in minutes has been measured out.
+
+    contexts: (share of the training, sequence length) pairs; each length is used until that share is reached.
+    """
+
+    kind: str  # layerskip, plain, distill
+    shape: ModelShape = field(default_factory=ModelShape)
+    recipe: Recipe = field(default_factory=Recipe)
+    corpus: tuple[str, ...] = ()
+    stdlib: bool = True
+    tokens: int = 0
+    minutes: float = 0.0
+    batch_tokens: int = 2048
+    contexts: tuple[tuple[float, int], ...] = ((0.5, 128), (0.9, 256), (1.0, 512))
+    learning_rate: float = 3e-3
+    warmup_steps: int = 100
+    weight_decay: float = 0.1
+    seed: int = 0
+    evaluate_every: int = 400_000
+    target: str = ""
+    generated_share: float = 0.0  # of a batch, text the target wrote
+    generated_rows: int = 4096
+    sharpness: float = 1.0  # the target's distribution is raised to this power before it is learned
+
+    @property
+    def steps(self) -> int:
+        return max(1, -(-self.tokens // self.batch_tokens))
+
+    def context_at(self, step: int) -> int:
+        """The sequence length of a step."""
+        return next(length for share, length in self.contexts if step < share * self.steps or share >= 1.0)
+
+    def learning_rate_at(self, step: int) -> float:
+        """Linear warm-up, then linear decay to a fiftieth."""
+        warm = min(1.0, (step + 1) / self.warmup_steps)
+        left = 1.0 - step / self.steps
+        return self.learning_rate * warm * max(left, 0.02)
+
+    def save(self, path: Path) -> None:
+        path.write_text(json.dumps(asdict(self), indent=2) + "\n")
+
+    @classmethod
+    def load(cls, path: Path) -> TrainConfig:
+        """Read a saved configuration; UsageError when there is none or it is not one of ours."""
+        try:
+            raw = json.loads(path.read_text())
+            raw["shape"], raw["recipe"] = ModelShape(**raw["shape"]), Recipe(**raw["recipe"])
+            raw["corpus"] = tuple(raw["corpus"])
+            raw["contexts"] = tuple((share, length) for share, length in raw["contexts"])
+            return cls(**raw)
+        except FileNotFoundError:
+            raise UsageError(f"{path.parent}: nothing to resume here, start without --resume") from None
+        except (KeyError, TypeError, ValueError) as error:
+            raise UsageError(f"{path}: not a training configuration ({error})") from None
+
+    def check(self) -> TrainConfig:
+        """Itself, if the numbers can work together; else UsageError."""
+        shape, recipe = self.shape, self.recipe
+        for name in ("layers", "hidden", "intermediate", "heads", "vocabulary"):
+            if getattr(shape, name) < 1:
+                raise UsageError(f"--{name} {getattr(shape, name)}: must be at least 1")
+        if shape.hidden % (2 * shape.heads):
+            raise UsageError(f"--hidden {shape.hidden}: must be a multiple of twice --heads ({2 * shape.heads})")
+        if not 300 <= shape.vocabulary <= 65_536:
+            raise UsageError(f"--vocabulary {shape.vocabulary}: choose 300 to 65536")
+        if not 0 <= recipe.dropout < 1:
+            raise UsageError(f"--dropout {recipe.dropout}: choose 0 up to, but not, 1")
+        if recipe.curriculum not in CURRICULA:
+            raise UsageError(f"--curriculum {recipe.curriculum}: choose one of {', '.join(CURRICULA)}")
+        if recipe.rotation < 1 or recipe.exit_scale <= 0 or not 0 < recipe.exit_rows <= 1:
+            raise UsageError("--rotation must be at least 1, --exit-scale above 0, --exit-rows above 0 and at most 1")
+        if not 0 <= recipe.own_from <= 1:
+            raise UsageError(f"--own-from {recipe.own_from}: choose 0 to 1")
+        if self.tokens <= 0 and self.minutes <= 0:
+            raise UsageError("say how long to train: --minutes or --tokens, above 0")
+        if self.learning_rate <= 0:
+            raise UsageError(f"--learning-rate {self.learning_rate}: must be above 0")
+        if any(self.batch_tokens % length for _, length in self.contexts):
+            raise UsageError(f"--batch-tokens {self.batch_tokens}: must be a multiple of every length in --contexts")
+        return self
+
+
+# What each recipe means when nothing else is said. The plain twin differs from layerskip in the recipe alone.
+LAYERSKIP = TrainConfig(
+    "layerskip", recipe=Recipe(dropout=0.1, exits=True, exit_scale=1.0, exit_power=1 / 3, exit_rows=0.5)
+)
+PLAIN = replace(LAYERSKIP, kind="plain", recipe=Recipe())
+DISTILL = TrainConfig(
+    "distill", shape=ModelShape(layers=2, hidden=256, intermediate=640, heads=8), generated_share=0.5
+)
+DEFAULTS = {config.kind: config for config in (LAYERSKIP, PLAIN, DISTILL)}
+
+
+def parse_contexts(text: str) -> tuple[tuple[float, int], ...]:
+    """``128:0.5,256:0.9,512`` -> ((0.5, 128), (0.9, 256), (1.0, 512)). UsageError for anything else."""
+    try:
+        pairs = []
+        for part in text.split(","):
+            length, _, share = part.partition(":")
+            pairs.append((float(share) if share else 1.0, int(length)))
+    except ValueError:
+        pairs = []
+    shares = [share for share, _ in pairs]
+    if not pairs or shares[-1] != 1.0 or shares != sorted(set(shares)) or any(length < 8 for _, length in pairs):
+        raise UsageError(f"--contexts {text}: write it like 128:0.5,256:0.9,512")
+    return tuple(pairs)
