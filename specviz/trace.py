@@ -228,7 +228,10 @@ class TraceWriter:
     def __init__(self, path: str | os.PathLike[str]):
         self.path = os.fspath(path)
         self._part = self.path + ".part"
-        self._file: TextIO | None = open(self._part, "w", encoding="utf-8", newline="\n")  # noqa: SIM115
+        # Half of a surrogate pair cannot be encoded; its backslash form is JSON's own way to write it.
+        self._file: TextIO | None = open(  # noqa: SIM115
+            self._part, "w", encoding="utf-8", errors="backslashreplace", newline="\n"
+        )
 
     def write(self, record: Record) -> None:
         assert self._file is not None, "write after close"

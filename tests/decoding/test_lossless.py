@@ -98,6 +98,8 @@ def test_iterations_equal_those_of_transformers_when_the_text_ends():
         ids = encode(plain, prompt)
         text = generate(plain, ids, 30)
         for place in (5, 11, 17):
+            if place >= len(text):
+                continue
             target, draft = tiny_pair("llama", likeness=0.99, eos_ids=(2, text[place]))
             for ours, theirs in SETTINGS[:1] + SETTINGS[5:6]:
                 trace = run(ids, target, draft, 30, **ours)
