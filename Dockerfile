@@ -1,8 +1,11 @@
-# The page in a container: CPU by default, `--build-arg TORCH_INDEX=cu128` for a GPU.
-FROM python:3.12-slim
+# The page in a container, for a CPU. For a GPU build with `--build-arg BASE=pytorch/pytorch:2.9.1-cuda12.8-cudnn9-runtime`,
+# whose torch is kept.
+ARG BASE=python:3.12-slim
+FROM ${BASE}
 
-# cpu, or a CUDA version as PyTorch's package index spells it
-ARG TORCH_INDEX=cpu
+# Where torch comes from, if not from pip's default index: give the address that PyTorch's own installation page names
+# for CPU builds to save several gigabytes of CUDA libraries.
+ARG TORCH_FROM=
 ENV PYTHONUNBUFFERED=1 PIP_NO_CACHE_DIR=1 GRADIO_ANALYTICS_ENABLED=False HF_HUB_DISABLE_TELEMETRY=1 \
     GRADIO_SERVER_NAME=0.0.0.0 GRADIO_SERVER_PORT=7860 SPECVIZ_CACHE=/home/user/cache
 
@@ -11,8 +14,7 @@ WORKDIR /home/user/app
 
 # Dependencies change seldom and weigh most: their layers come first.
 COPY requirements.txt .
-RUN pip install "torch>=2.8,<2.14" --index-url "https://download.pytorch.org/whl/${TORCH_INDEX}" \
-    && pip install -r requirements.txt
+RUN pip install ${TORCH_FROM:+--index-url "$TORCH_FROM"} "torch>=2.8,<2.14" && pip install -r requirements.txt
 
 USER user
 COPY --chown=user specviz/__init__.py specviz/__main__.py specviz/errors.py specviz/
