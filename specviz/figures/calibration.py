@@ -153,7 +153,7 @@ def confidence_curve(trace: Trace, threshold: float | None = None, look: Look = 
             fig.add_scatter(
                 x=part["number"], y=part["confidence"], mode="markers", name=names[outcome], marker=mark, customdata=part["iteration"],
                 hovertext=[
-                    f"<b>{token(row['text'])}</b> {names[outcome]}"
+                    f"<b>{token(row['text'])}</b><br>{names[outcome]}"
                     f"<br>{look.word('column.confidence')} {row['confidence']:.3f}"
                     f"<br>{look.word('column.iteration')} {row['iteration']}"
                     for row in part.to_dict("records")

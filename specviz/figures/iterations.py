@@ -61,7 +61,7 @@ def acceptance_strip(trace: Trace, look: Look = LIGHT) -> go.Figure:
             continue
         fig.add_bar(
             x=part["iteration"], y=[1] * len(part), base=part["place"] - 1, width=0.86, name=look.word(outcome),
-            marker=look.bar(outcome), customdata=part["iteration"],
+            marker=_brick(outcome, len(trace.iterations), look), customdata=part["iteration"],
             hovertext=[_token_hover(row, look) for row in part.to_dict("records")], hoverinfo="text",
         )  # fmt: skip
     mean = measure(trace).mean_acceptance_length
@@ -131,13 +131,20 @@ def lookahead(trace: Trace, oracle: Sequence[int] | None = None, look: Look = LI
 
 
 def _token_hover(row: dict, look: Look) -> str:
-    lines = [f"<b>{token(row['text'])}</b> {look.word(row['outcome'])}"]
+    lines = [f"<b>{token(row['text'])}</b>", look.word(row["outcome"])]
     if row["confidence"] is not None and not pd.isna(row["confidence"]):
         lines.append(f"{look.word('column.confidence')} {row['confidence']:.2f}")
     if row["target_probability"] is not None and not pd.isna(row["target_probability"]):
         lines.append(f"{look.word('column.target_probability')} {row['target_probability']:.2f}")
     lines.append(f"{look.word('column.iteration')} {row['iteration']}, {look.word('column.position')} {row['position']}")
     return "<br>".join(lines)
+
+
+def _brick(outcome: str, columns: int, look: Look) -> dict:
+    marker = look.bar(outcome)
+    if outcome == "accepted" and columns <= 48:  # solid bricks need joints; thinner columns would be all joint
+        marker["line"] = {"width": 1, "color": look.colour("surface")}
+    return marker
 
 
 def _iteration_hover(row: dict, look: Look) -> str:

@@ -22,7 +22,7 @@ _COLUMNS = ("origin", "policy", "target_forwards", "draft_forwards")
 class Published:
     """Rows of a source that are drawn beside one's own: (policy, target forwards, draft forwards), and where from.
 
-    label: the source in a few words, drawn above its panel; source: in full.
+    label: the source in a few words, drawn above its panel (a key of the words, or a text); source: in full.
     """
 
     rows: tuple[tuple[str, int, int], ...]
@@ -33,7 +33,7 @@ class Published:
 # The source calls a constant lookahead static.
 PUBLISHED = Published(
     (("static-5", 38, 192), ("oracle", 27, 129)),
-    "one MBPP example, RTX 4090",
+    "policies.mbpp",
     "Dynamic speculation in Transformers 4.45 (Intel Labs and Hugging Face): one MBPP example on an RTX 4090",
 )
 
@@ -72,7 +72,7 @@ def policy_forwards(measured: object, published: Published | None = PUBLISHED, l
     headings = [look.word("policies.measured")]
     parts = [table[table["origin"] == "measured"]]
     if published is not None:
-        headings.append(look.word("policies.published", source=published.label))
+        headings.append(look.word("policies.published", source=_word(published.label, look)))
         parts.append(table[table["origin"] == "published"])
     fig = stacked(headings, look, shares=[max(len(part), 1) + 0.5 for part in parts], same_x=False, gap=0.2)
     for row, part in enumerate(parts, 1):
@@ -101,7 +101,11 @@ def policy_forwards(measured: object, published: Published | None = PUBLISHED, l
 
 def policy_name(policy: str, look: Look) -> str:
     """A policy or method in the language of the figure; a name that the words do not hold stays as it is."""
+    return _word(f"policy.{policy}", look, policy)
+
+
+def _word(key: str, look: Look, otherwise: str | None = None) -> str:
     try:
-        return look.word(f"policy.{policy}")
+        return look.word(key)
     except KeyError:
-        return escaped(str(policy))
+        return escaped(str(key if otherwise is None else otherwise))
