@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
+from weakref import WeakKeyDictionary
 
 from specviz.errors import UsageError
 
@@ -14,6 +15,10 @@ SAMPLE = (
     "The quick brown fox doesn't jump over 12,345 lazy dogs.\n\n    def f(x: int) -> str:\n\treturn f'{x!r}'  # ok\n"
     "naïve café, Größe, Привет мир, 東京タワー, 안녕, مرحبا, 🙂👩‍💻 \u200b — “quotes” x²≥π\r\n<tag attr='1'/> 0x1F e.g.  \n"
 )
+
+
+# Vocabularies of a hundred thousand tokens take a tenth of a second to compare; a pair is asked about on every run.
+_compared: WeakKeyDictionary = WeakKeyDictionary()
 
 
 def check_pair(target: LoadedModel, draft: LoadedModel) -> int:
@@ -33,7 +38,16 @@ def check_pair(target: LoadedModel, draft: LoadedModel) -> int:
 def _difference(target: LoadedModel, draft: LoadedModel) -> str | None:
     if target.is_encoder_decoder != draft.is_encoder_decoder:
         return "one is an encoder-decoder model and the other is not"
+    if target.tokenizer is draft.tokenizer:
+        return None
+    known = _compared.setdefault(target.tokenizer, WeakKeyDictionary()).setdefault(draft.tokenizer, {})
     shared = min(target.vocab_size, draft.vocab_size)
+    if shared not in known:
+        known[shared] = _compare(target, draft, shared)
+    return known[shared]
+
+
+def _compare(target: LoadedModel, draft: LoadedModel, shared: int) -> str | None:
     theirs, ours = _by_id(target.tokenizer, shared), _by_id(draft.tokenizer, shared)
     special = _added(target.tokenizer) | _added(draft.tokenizer)
     for index in sorted(theirs.keys() | ours.keys()):

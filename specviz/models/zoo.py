@@ -50,7 +50,8 @@ class Entry:
         """Are the weights on this machine? Never touches the network."""
         if self.source in ("assets", "composed"):
             there = (ASSETS / self.where / "config.json").is_file()
-            return there and (self.base is None or MODELS[self.base].here)
+            base = find(self.base) if self.base else None
+            return there and (base is None or base.here)
         if self.source == "wheel":
             from specviz.models.fetch import fetched
 

@@ -12,7 +12,7 @@ from specviz.errors import UsageError
 from specviz.models import memory, zoo
 from specviz.models.loading import encode_prompt, load_model, load_pair, pick_device, pick_dtype, wrap
 from tests.models.conftest import lay_out
-from tests.tiny import BOS, EOS, fresh, tiny_model, tiny_pair, tiny_tokenizer
+from tests.tiny import BOS, EOS, fresh, shallow, tiny_model, tiny_pair, tiny_tokenizer
 
 
 def greedy(loaded, text="The cat", count=12):
@@ -202,6 +202,26 @@ def test_a_model_spread_over_devices_is_described_and_decodes(saved, tmp_path):
     again = wrap(spread, loaded.tokenizer, "spread")
     assert again.device == torch.device("cpu") and again.vocab_size == 304
     assert greedy(again) == whole
+
+
+def test_a_draft_may_borrow_embedding_and_head_from_its_target(saved, tmp_path, monkeypatch):
+    from safetensors.torch import save_file
+
+    target = load_model(str(saved), device="cpu")
+    wanted = shallow(target, 2)
+    layers = {key: value for key, value in wanted.model.state_dict().items() if ".layers." in key}
+    folder = tmp_path / "assets" / "lean-draft"
+    folder.mkdir(parents=True)
+    wanted.model.config.save_pretrained(folder)
+    save_file(layers, folder / "model.safetensors", metadata={"format": "pt"})
+    entry = zoo.Entry("lean-draft", "composed", "lean-draft", "llama", "Apache-2.0", 1, "text", base=str(saved))
+    monkeypatch.setattr(zoo, "ASSETS", tmp_path / "assets")
+    monkeypatch.setitem(zoo.MODELS, "lean-draft", entry)
+    _, draft = load_pair(str(saved), "lean-draft", device="cpu")
+    assert greedy(draft) == greedy(wanted) and entry.here
+    del layers["model.layers.1.mlp.up_proj.weight"]
+    save_file(layers, folder / "model.safetensors", metadata={"format": "pt"})
+    assert "model.layers.1.mlp.up_proj.weight" in refusal("lean-draft")
 
 
 # Pairs and prompts
