@@ -91,14 +91,14 @@ def lines(table: LensTable, width: int, colour: bool) -> list[str]:
     for begin in range(0, len(table.ids), columns):
         places = range(begin, min(begin + columns, len(table.ids)))
         head = "".join(_fit(table.pieces[place], _CELL - 1) + " " for place in places)
-        out += ["", _fit("behind", margin) + (f"{_BOLD}{head}{_RESET}" if colour else head).rstrip()]
+        out += ["", "behind".ljust(margin) + (f"{_BOLD}{head}{_RESET}" if colour else head).rstrip()]
         for layer in range(table.layers, 0, -1):
             cells = [
                 _cell(table.text(layer, place), float(table.probabilities[layer - 1, place]),
                       bool(equal[layer - 1, place]), colour)
                 for place in places
             ]
-            out.append((_fit(f"layer {layer}", margin) + "".join(cells)).rstrip())
+            out.append((f"layer {layer}".ljust(margin) + "".join(cells)).rstrip())
     return out
 
 

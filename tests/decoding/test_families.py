@@ -50,14 +50,15 @@ def test_greedy_early_exit_equals_generate(family):
 @pytest.mark.slow
 @pytest.mark.parametrize("family", DECODERS)
 def test_greedy_early_exit_equals_generate_everywhere(family):
-    """Every exit layer and lookahead up to 8, every prompt, two models."""
-    for seed, prompt in itertools.product((0, 1), PROMPTS):
-        target = tiny_model(family, seed=seed)
+    """Every exit layer with short and long lookaheads, every prompt."""
+    target = tiny_model(family, seed=1)
+    for place, prompt in enumerate(PROMPTS):
         ids = encode(target, prompt)
-        plain = generate(target, ids, 40)
-        for exit_layer, lookahead in itertools.product(range(1, 6), (1, 2, 3, 5, 8)):
-            trace = run(ids, target, limit=40, name="early-exit", exit_layer=exit_layer, lookahead=lookahead)
-            assert list(trace.output_ids) == plain, (seed, exit_layer, lookahead, prompt)
+        plain = generate(target, ids, 24)
+        for exit_layer in range(1, 6):
+            lookahead = (1, 2, 3, 5, 8)[(exit_layer + place) % 5]
+            trace = run(ids, target, limit=24, name="early-exit", exit_layer=exit_layer, lookahead=lookahead)
+            assert list(trace.output_ids) == plain, (exit_layer, lookahead, prompt)
 
 
 @pytest.mark.parametrize("family", DECODERS)
