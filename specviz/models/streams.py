@@ -134,14 +134,16 @@ def open_stream(loaded: LoadedModel, *, encoder_ids: Sequence[int] | None = None
     """
     if loaded.is_encoder_decoder:
         return EncoderDecoderStream(loaded, encoder_ids)
-    return PublicStream(loaded)
+    from specviz.models import lean  # lean streams build on this module's protocols
+
+    return lean.open_lean_stream(loaded, length) or PublicStream(loaded)
 
 
 def open_split_stream(loaded: LoadedModel, *, length: int = 0) -> SplitStream:
     """A stream whose layers can be run apart. UsageError for a family that cannot be split."""
-    from specviz.models import forward  # forward builds on this module
+    from specviz.models import forward, lean  # both build on this module
 
-    return forward.open_split_stream(loaded, length)
+    return lean.open_lean_stream(loaded, length) or forward.open_split_stream(loaded, length)
 
 
 def layer_count(loaded: LoadedModel) -> int:
