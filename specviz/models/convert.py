@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import sys
+import threading
+import time
 from pathlib import Path
 
 
@@ -30,5 +33,18 @@ def convert(weights: Path, folder: Path) -> None:
     tokenizer.save_pretrained(folder)
 
 
+def leave_with_parent() -> None:
+    """Ends this process soon after the one that started it was killed; nobody would want its work."""
+    parent = os.getppid()
+
+    def watch() -> None:
+        while os.getppid() == parent:
+            time.sleep(0.5)
+        os._exit(1)
+
+    threading.Thread(target=watch, daemon=True).start()
+
+
 if __name__ == "__main__":
+    leave_with_parent()
     convert(Path(sys.argv[1]), Path(sys.argv[2]))
