@@ -147,23 +147,29 @@ class TrainingForward:
             )
         self._tables: dict[int, tuple[Tensor, Tensor]] = {}
 
-    def states(self, ids: Tensor, rows: RowChoice | None = None) -> list[Tensor]:
-        """(batch, length) -> the hidden states after every layer, each (batch, length, hidden).
+    def states(self, ids: Tensor, rows: RowChoice | None = None, layers: int | None = None) -> list[Tensor]:
+        """(batch, length) -> the hidden states after each of the first ``layers`` layers (default: all), each
+        (batch, length, hidden).
 
         ``rows`` names the samples that pass through a layer; the others keep their state and cost nothing there.
         """
-        length = ids.shape[1]
+        return self.onward(F.embedding(ids, self.model.model.embed_tokens.weight), 0, layers, rows)
+
+    def onward(
+        self, x: Tensor, first: int, layers: int | None = None, rows: RowChoice | None = None
+    ) -> list[Tensor]:
+        """The states after layers ``first`` … ``layers - 1``, from the state ``x`` before layer ``first``."""
+        length = x.shape[1]
         if length not in self._tables:
-            self._tables[length] = rotary_tables(self.config, length, ids.device)
+            self._tables[length] = rotary_tables(self.config, length, x.device)
         cos, sin = self._tables[length]
-        x = F.embedding(ids, self.model.model.embed_tokens.weight)
         states = []
-        for index, block in enumerate(self.blocks):
-            kept = rows(index, len(ids)) if rows else None
+        for index in range(first, len(self.blocks) if layers is None else layers):
+            kept = rows(index, len(x)) if rows else None
             if kept is None:
-                x = block(x, cos, sin)
+                x = self.blocks[index](x, cos, sin)
             elif len(kept):
-                x = x.index_copy(0, kept, block(x.index_select(0, kept), cos, sin).to(x.dtype))
+                x = x.index_copy(0, kept, self.blocks[index](x.index_select(0, kept), cos, sin).to(x.dtype))
             states.append(x)
         return states
 

@@ -34,8 +34,10 @@ class Recipe:
 
     exit_power flattens the published weights: e(l)^exit_power. 1 is the paper; below 1 the early exits weigh more.
     exit_rows is the share of a batch that the exits before the last are trained on; the last always sees all of it.
-    own_from is the share of the training after which the exits learn the full model's own distribution instead of the data
-    (1: never, as published).
+    own_from is the share of the training after which the exits learn from the full model instead of the data (1: never, as
+    published): its distribution, sharpened by the power own_sharpness, since under greedy decoding only its choice counts.
+    From then on exit_power is own_power, and every step also trains the exits of the first half on own_texts pieces of text
+    that the full model wrote itself, because that is what a draft is asked to continue.
     """
 
     dropout: float = 0.0
@@ -46,6 +48,9 @@ class Recipe:
     curriculum: str = "rotational"
     rotation: int = 4
     own_from: float = 1.0
+    own_power: float = 1 / 6
+    own_sharpness: float = 2.0
+    own_texts: int = 4
 
     def dropout_rate(self, layer: int, layers: int, step: int, steps: int) -> float:
         """p(l, t) = S(t)·D(l)·p_max, the probability that a sample skips the layer at this step."""
@@ -64,17 +69,22 @@ class Recipe:
             chosen = set(range(layers))
         return tuple(sorted(layer for layer in chosen | {last} if self.weight(layer, layers) > 0))
 
-    def weight(self, layer: int, layers: int) -> float:
+    def weight(self, layer: int, layers: int, own: bool = False) -> float:
         """The weight of an exit before normalisation; 0 for the first layer, whose published weight is 0."""
         published = exit_weight(layer, layers, self.exit_scale)
-        return published**self.exit_power if published > 0 else 0.0
+        return published ** (self.own_power if own else self.exit_power) if published > 0 else 0.0
 
     def exit_weights(self, layers: int, step: int, steps: int) -> dict[int, float]:
         """exit -> weight, summing to 1 over the exits in use at this step."""
-        weights = {layer: self.weight(layer, layers) for layer in self.enabled_exits(layers, step, steps)}
+        own = self.learns_own(step, steps)
+        weights = {layer: self.weight(layer, layers, own) for layer in self.enabled_exits(layers, step, steps)}
         total = sum(weights.values())
         return {layer: weight / total for layer, weight in weights.items()} if total else {layers - 1: 1.0}
 
-    def own_share(self, step: int, steps: int) -> float:
-        """1 where the exits learn from the full model, else 0."""
-        return 1.0 if step >= self.own_from * steps else 0.0
+    def learns_own(self, step: int, steps: int) -> bool:
+        """Whether the exits learn from the full model at this step."""
+        return self.exits and step >= self.own_from * steps
+
+    def own_exits(self, layers: int) -> tuple[int, ...]:
+        """The exits that learn from text of the model's own, all at every step: those of the first half of its depth."""
+        return tuple(layer for layer in range(layers // 2) if self.weight(layer, layers) > 0)

@@ -19,7 +19,7 @@ from transformers import LlamaConfig, LlamaForCausalLM
 
 from specviz.training.config import ModelShape, TrainConfig
 from specviz.training.corpus import Corpus
-from specviz.training.evaluate import HeldOut
+from specviz.training.evaluate import HeldOut, greedy
 from specviz.training.files import full_disk, replace_folder, write_atomically
 from specviz.training.forward import TrainingForward
 from specviz.training.losses import exit_losses
@@ -27,6 +27,9 @@ from specviz.training.progress import Progress
 
 CALIBRATION_STEPS = 12
 CHECKPOINT_SECONDS = 120.0
+# Text the model writes itself, once the exits learn from it: rows kept, tokens of prompt and of text, steps between writings.
+OWN_ROWS, OWN_PROMPT, OWN_WRITTEN, OWN_REFRESH = 1024, 64, 64, 500
+OWN_WEIGHT = 0.7  # of the loss there, beside the 1 of a step's other losses
 
 
 def new_model(shape: ModelShape, context: int, end_id: int, seed: int) -> LlamaForCausalLM:
@@ -77,7 +80,7 @@ class Trainer:
         self.held_out = HeldOut(corpus, self.device)
         self.step, self.seconds = 0, 0.0
         self.layer_runs = torch.zeros(len(self.forward.blocks), dtype=torch.long)  # samples that passed each layer
-        self.samples = 0
+        self.own_texts: Tensor | None = None
 
     def _groups(self) -> list[dict]:
         """Weight decay for matrices only."""
@@ -119,15 +122,46 @@ class Trainer:
             states = self.forward.states(inputs, self.keep_rows(generator) if recipe.dropout else None)
             some = max(1, round(recipe.exit_rows * len(inputs)))
             exits = [self.forward.normed(states[e] if e == layers - 1 else states[e][:some]) for e in weights]
-        self.samples += len(inputs)
+        own = recipe.learns_own(self.step, self.config.steps)
         total, losses = exit_losses(
             self.forward.head,
             exits,
             targets.reshape(-1),
             tuple(weights.values()),
-            recipe.own_share(self.step, self.config.steps),
+            recipe.own_sharpness if own else 0.0,
         )
+        if own and recipe.own_texts:
+            total = total + self.own_loss(generator)
         return total, losses[-1]
+
+    def own_loss(self, generator: torch.Generator) -> Tensor | float:
+        """What the early exits lose on text the model wrote itself, against the model's own choices there.
+
+        The full model only says what is right here: the layers behind the last of these exits are run without gradients.
+        """
+        recipe = self.config.recipe
+        exits = recipe.own_exits(len(self.forward.blocks))
+        if not exits:
+            return 0.0
+        if self.own_texts is None or self.step % OWN_REFRESH == 0:
+            self.write_own_texts()
+        chosen = torch.randint(0, len(self.own_texts), (recipe.own_texts,), generator=generator)
+        ids = self.own_texts[chosen].to(self.device)
+        with torch.autocast(self.device.type, torch.bfloat16, enabled=self.device.type == "cuda"):
+            states = self.forward.states(ids, layers=exits[-1] + 1)
+            normed = [self.forward.normed(states[e]) for e in exits]
+            with torch.no_grad():
+                final = self.forward.normed(self.forward.onward(states[-1], exits[-1] + 1)[-1])
+        weights = (*[OWN_WEIGHT / len(exits)] * len(exits), 0.0)
+        return exit_losses(self.forward.head, [*normed, final], ids.reshape(-1), weights, recipe.own_sharpness)[0]
+
+    def write_own_texts(self) -> None:
+        """Let the model as it is now continue pieces of the training text: (OWN_ROWS, OWN_PROMPT + OWN_WRITTEN)."""
+        generator = step_generator(self.config.seed + 1, self.step)
+        starts = torch.randint(0, max(1, len(self.data) - OWN_PROMPT), (OWN_ROWS, 1), generator=generator)
+        prompts = self.data[(starts + torch.arange(OWN_PROMPT)).clamp_(max=len(self.data) - 1)]
+        prompts = prompts.to(torch.long).bitwise_and_(0xFFFF).to(self.device)
+        self.own_texts = torch.cat([greedy(self.model, part, OWN_WRITTEN) for part in prompts.split(256)]).cpu()
 
     def train_step(self) -> Tensor:
         """One update; the full model's loss, still on the device."""
@@ -240,12 +274,13 @@ class Trainer:
             key: {name: value.clone() if torch.is_tensor(value) else value for name, value in entry.items()}
             for key, entry in optimizer["state"].items()
         }
-        return {"model": copy, "optimizer": optimizer, "step": self.step, "seconds": self.seconds}
+        return {"model": copy, "optimizer": optimizer, "step": self.step, "seconds": self.seconds,
+                "own_texts": self.own_texts}  # fmt: skip
 
     def restore(self, state: dict) -> None:
         self.model.load_state_dict(state["model"])
         self.optimizer.load_state_dict(state["optimizer"])
-        self.step, self.seconds = state["step"], state["seconds"]
+        self.step, self.seconds, self.own_texts = state["step"], state["seconds"], state.get("own_texts")
 
     def save_checkpoint(self) -> None:
         state = self.state()

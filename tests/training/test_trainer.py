@@ -153,3 +153,26 @@ def test_learning_rate_and_context_follow_the_schedule(small):
 def test_contexts_that_cannot_be_read_are_refused(text):
     with pytest.raises(UsageError, match="--contexts"):
         parse_contexts(text)
+
+
+def test_exits_that_learn_from_the_model_resume_exactly_too(small, corpus, tmp_path, monkeypatch):
+    from specviz.training import trainer as module
+
+    monkeypatch.setattr(module, "OWN_REFRESH", 4)
+    monkeypatch.setattr(module, "OWN_ROWS", 8)
+    config = replace(small, tokens=12 * 256, recipe=replace(small.recipe, own_from=0.5, own_texts=2))
+    whole = Trainer(config, corpus, tmp_path / "whole")
+    for _ in range(10):
+        whole.train_step()
+    assert whole.own_texts.shape == (8, module.OWN_PROMPT + module.OWN_WRITTEN)
+    parts = Trainer(config, corpus, tmp_path / "parts")
+    for _ in range(7):
+        parts.train_step()
+    (tmp_path / "parts").mkdir()
+    parts.save_checkpoint()
+    again = Trainer(config, corpus, tmp_path / "parts")
+    again.load_checkpoint()
+    for _ in range(3):
+        again.train_step()
+    for name, weight in whole.model.state_dict().items():
+        assert torch.equal(weight, again.model.state_dict()[name]), name
