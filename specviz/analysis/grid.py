@@ -28,7 +28,7 @@ class Grid:
     iterations: np.ndarray
     drafted: np.ndarray
     accepted: np.ndarray
-    behind_full: np.ndarray  # iterations whose draft model has one more token to read: behind a full acceptance
+    behind_full: np.ndarray  # iterations that draft, and whose draft model has one more token to read: behind a full acceptance
     counts: np.ndarray  # (R, T, K, D + 1): iterations that drafted 0..D tokens
     exact: np.ndarray  # bool, see Simulation.exact
 
@@ -84,7 +84,7 @@ def simulate_grid(
         iterations[cells] += 1
         drafted_sum[cells] += drafted
         accepted_sum[cells] += accepted
-        behind_full[cells] += full
+        behind_full[cells] += full & (drafted > 0)
         if policy == "heuristic" and drafted.max() >= counts.shape[1]:
             counts = np.pad(counts, ((0, 0), (0, int(drafted.max()) + 1 - counts.shape[1])))
         counts[cells, drafted] += 1  # no cell stands twice in `cells`

@@ -52,8 +52,8 @@ def test_every_cell_is_the_simulation_of_its_own(policy, end):
                 assert grid.accepted[r, t, k] == alone.accepted
                 assert grid.exact[r, t, k] == alone.exact
                 assert grid.counts[r, t, k].tolist() == [drafted.count(d) for d in range(grid.counts.shape[-1])]
-                full = [i.accepted == i.drafted for i in alone.iterations[:-1]]
-                assert grid.behind_full[r, t, k] == sum(full)
+                full = [i.accepted == i.drafted for i in alone.iterations]
+                assert grid.behind_full[r, t, k] == sum(f and d > 0 for f, d in zip(full, drafted[1:], strict=False))
                 assert alone.tokens == grid.tokens == probe.length
 
 
