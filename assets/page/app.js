@@ -3,13 +3,18 @@
 
 import { ICONS, clear, emit, h, icon, language, on, retranslate, setTexts, t } from "./dom.js";
 import { look, setTheme, theme } from "./look.js";
+import { Explore } from "./explore.js";
+import { Layers } from "./layers.js";
 import { loadPlotly } from "./plots.js";
+import { Published } from "./published.js";
+import { Race } from "./race.js";
 import { connect } from "./server.js";
 import { change, fromQuery, setup, toQuery } from "./settings.js";
 import { parseLines } from "./trace.js";
+import { Walk } from "./walk.js";
 import { Watch } from "./watch.js";
 
-const VIEWS = { watch: Watch };
+const VIEWS = { watch: Watch, explore: Explore, layers: Layers, race: Race, published: Published, walk: Walk };
 
 class App {
   constructor(boot) {
@@ -28,6 +33,30 @@ class App {
     this.show(this.query.get("view") in VIEWS ? this.query.get("view") : "watch");
     this.#open();
     on("settings", () => this.#remember());
+    on("run", (run) => run.request && this.measured([{ pair: run.request.pair, method: run.trace.header?.method ?? {}, trace: run.trace, check: run.check }]));
+  }
+
+  /** Runs that this visitor has measured, for the table of view 5. */
+  measured(runs) {
+    this.view("published").add(runs);
+  }
+
+  /** Shows a trace on the stage of Watch. */
+  stage(trace, source) {
+    const { stage } = this.view("watch");
+    stage.show(trace, source);
+    stage.player.setSpeed(stage.player.comfortable());
+    emit("run", { trace });
+    this.show("watch");
+    stage.player.play();
+    this.root.scrollIntoView({ block: "start" });
+  }
+
+  /** Runs what the form says, in sight. */
+  runNow() {
+    this.show("watch");
+    this.root.scrollIntoView({ block: "start" });
+    return this.view("watch").run();
   }
 
   #build() {

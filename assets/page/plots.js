@@ -124,6 +124,28 @@ export class Figure {
   }
 }
 
+/** A figure that the server has drawn: JSON with its title, what one learns from it and its table. */
+export class ServerFigure extends Figure {
+  constructor(key, options = {}) {
+    super(key, { height: 360, ...options });
+    this.setWords("\u00a0", "");
+    this.table = () => this.given ?? { columns: [], rows: [] };
+  }
+
+  async take(json) {
+    const { data, layout } = JSON.parse(json);
+    const { title, learn, columns, rows } = layout.meta ?? {};
+    this.setWords(title ?? "", learn ?? "");
+    this.given = { columns: columns ?? [], rows: rows ?? [] };
+    if (layout.height) {
+      this.height = layout.height;
+      this.area.style.height = `${layout.height}px`;
+    }
+    // The page sets the title as a heading, so the room that Plotly keeps for it is not needed.
+    await this.draw(data, { ...layout, margin: { l: 52, r: 14, t: 26, b: 56, ...(layout.margin ?? {}) } });
+  }
+}
+
 export function makeTable(columns, rows, caption) {
   return h("table", { class: "sv-table" },
     caption && h("caption", { text: caption }),

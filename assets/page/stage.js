@@ -17,7 +17,7 @@ export class Stage {
     this.verdict = h("div", { class: "sv-verdict", role: "status" });
     this.transport = new Transport(this.player);
     this.node = h("section", { class: "sv-card sv-stage", tLabel: "stage.label" },
-      h("div", { class: "sv-stage-head" }, this.title, this.state),
+      this.head = h("div", { class: "sv-stage-head" }, this.title, this.state),
       legend(),
       this.strip.node,
       this.transport.node,

@@ -2,6 +2,7 @@
 
 import { emit, h, number, seconds, t } from "./dom.js";
 import { Controls } from "./controls.js";
+import { Files } from "./files.js";
 import { LiveFigures } from "./live.js";
 import { Job } from "./server.js";
 import { request } from "./settings.js";
@@ -13,6 +14,9 @@ export class Watch {
     this.app = app;
     this.stage = new Stage();
     this.figures = new LiveFigures(this.stage.player);
+    this.files = new Files(app, this.stage);
+    this.stage.head.append(this.files.node);
+    this.stage.node.append(this.files.notes);
     this.controls = new Controls({ run: () => this.run(), stop: () => this.stop() });
     this.node = h("div", { class: "sv-watch" },
       this.stage.node,
@@ -55,7 +59,7 @@ export class Watch {
       this.stage.finished({ kind: "live", run: job.id, check: this.#check(end) });
       this.controls.say(end.state === "stopped" ? t("run.stopped") : t("run.done", { tokens: trace.sums(trace.ticks).emitted }));
       this.stage.player.setSpeed(this.stage.player.comfortable());
-      emit("run", { trace, run: job.id, request: job.request });
+      emit("run", { trace, run: job.id, request: job.request, check: end.check });
     } catch (error) {
       this.controls.say("");
       this.controls.fail(error.message ? error : { message: t("error.lost") });

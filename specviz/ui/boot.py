@@ -8,9 +8,10 @@ from typing import Any
 from specviz.decoding import METHODS
 from specviz.figures.theme import FONT, MONO, NEUTRALS, Look, as_plain, css_variables
 from specviz.models import zoo
-from specviz.ui import recorded, static
+from specviz.ui import published, recorded, static
 from specviz.ui.limits import LIMITS
 from specviz.ui.prompts import examples
+from specviz.ui.requests import TWINS
 from specviz.ui.shelf import Shelf
 from specviz.ui.texts import CATALOGUE, LANGUAGES
 
@@ -37,6 +38,8 @@ def data(shelf: Shelf) -> dict[str, Any]:
             for name, spec in METHODS.items()
         },
         "pairs": pairs(shelf),
+        "twins": [name for name, twin in TWINS.items() if zoo.MODELS[twin].here or shelf.layers(twin)],
+        "published": published.tables(shelf, _memory()),
         "examples": examples(),
         "limits": {"prompt": LIMITS.prompt, "upload": LIMITS.upload_bytes},
         "traces": recorded.catalogue(),

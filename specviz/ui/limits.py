@@ -12,6 +12,8 @@ class Limits:
     prompt: int = 8000  # characters
     new_tokens: int = 512
     lookahead: int = 64
+    probe_tokens: int = 256
+    racers: int = 6
     upload_bytes: int = 8_000_000
     upload_records: int = 5000
     waiting: int = 40  # runs that may wait for the models

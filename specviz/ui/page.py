@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import time
 from collections.abc import Callable, Iterator
@@ -14,12 +15,16 @@ os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")
 
 import gradio as gr
 
+from specviz.analysis.simulate import POLICIES
+from specviz.trace import TraceError, parse_trace, records_of
 from specviz.ui import boot, static
+from specviz.ui.drawing import look_of
 from specviz.ui.limits import LIMITS
 from specviz.ui.player import player
-from specviz.ui.requests import Reader, Refused, decode_request
+from specviz.ui.requests import Reader, Refused, clean, decode_request, probe_request, race_request
 from specviz.ui.runs import Runs
 from specviz.ui.shelf import Shelf
+from specviz.ui.study import Study
 from specviz.ui.texts import language, text
 from specviz.ui.work import perform
 
@@ -37,7 +42,17 @@ class Site:
     def __init__(self) -> None:
         self.runs = Runs(LIMITS)
         self.shelf = Shelf()
-        self.readers: dict[str, Callable[[object, str], Any]] = {"decode": decode_request}
+        self.readers: dict[str, Callable[[object, str], Any]] = {
+            "decode": decode_request,
+            "probe": probe_request,
+            "race": race_request,
+        }
+
+    def functions(self) -> tuple[Callable[[object], dict[str, Any]], ...]:
+        """What the page may call."""
+        return (
+            self.submit, self.pull, self.stop, self.upload, self.explore, self.layers, self.simulated,
+        )  # fmt: skip
 
     # --- answers at once -----------------------------------------------------------------------------------
 
@@ -65,6 +80,60 @@ class Site:
         if run is not None:
             run.stop()
         return {}
+
+    def upload(self, data: object) -> dict[str, Any]:
+        """Check a file that a visitor opened; its records are then pulled like those of any run."""
+        read = Reader(data, _lang(data))
+        content = read.get("text")
+        if not isinstance(content, str):
+            raise Refused(text("error.request", read.lang))
+        if len(content) > self.runs.limits.upload_bytes:
+            raise Refused(text("error.file_size", read.lang, limit=self.runs.limits.upload_bytes // 1_000_000))
+        try:
+            trace = parse_trace(io.StringIO(clean(content)))
+        except TraceError as error:
+            raise Refused(text("error.file", read.lang, why=error)) from None
+        if len(trace.iterations) > self.runs.limits.upload_records:
+            raise Refused(text("error.file_records", read.lang, limit=self.runs.limits.upload_records))
+        return {"run": self.runs.finished("upload", records_of(trace)).id, "finished": trace.finished}
+
+    def explore(self, data: object) -> dict[str, Any]:
+        """View 2: one policy against all others, from a probe."""
+        study, read = self._study(data)
+        policy = read.choice("policy", POLICIES, "dynamic")
+        return study.lookahead(policy, *self._knobs(read, study), look_of(data))
+
+    def layers(self, data: object) -> dict[str, Any]:
+        """View 3: the exit layers, from a probe."""
+        study, read = self._study(data)
+        lookahead, threshold, exit_layer = self._knobs(read, study)
+        answer = study.layers(lookahead, threshold, exit_layer, look_of(data))
+        twin = self.runs.get(read.get("twin"))
+        if twin is not None and isinstance(twin.result, Study):
+            answer["compare"] = study.compare(twin.result, lookahead, threshold)
+        return answer
+
+    def simulated(self, data: object) -> dict[str, Any]:
+        """The run that a policy would have made, for the player."""
+        study, read = self._study(data)
+        policy = read.choice("policy", POLICIES, "dynamic")
+        return {"records": "[" + ",".join(study.trace_lines(policy, *self._knobs(read, study))) + "]"}
+
+    def _study(self, data: object) -> tuple[Study, Reader]:
+        read = Reader(data, _lang(data))
+        run = self.runs.get(read.get("run"))
+        if run is None or not isinstance(run.result, Study):
+            raise Refused(text("error.gone", read.lang))
+        run.touched = time.monotonic()
+        return run.result, read
+
+    def _knobs(self, read: Reader, study: Study) -> tuple[int, float, int | None]:
+        early = study.probe.kind == "early-exit"
+        return (
+            read.whole("lookahead", 1, study.probe.max_lookahead, 5),
+            round(read.number("threshold", 0.0, 1.0, 0.4), 2),
+            read.whole("exit_layer", 1, study.probe.layers - 1, 1) if early else None,
+        )
 
     # --- the model queue -----------------------------------------------------------------------------------
 
@@ -102,7 +171,7 @@ def build() -> gr.Blocks:
     """The page, ready to launch with ``launch``."""
     site = Site()
     with gr.Blocks(title="specviz", analytics_enabled=False, fill_width=True) as page:
-        component = player([_explained(method) for method in (site.submit, site.pull, site.stop)])
+        component = player([_explained(method) for method in site.functions()])
         component.work(
             _event(site),
             None,

@@ -35,6 +35,27 @@ class DecodeRequest:
     lang: str = "en"
 
 
+@dataclass(frozen=True)
+class ProbeRequest:
+    """Measure once what every policy would see: of a draft model, or of the target's own exit layers."""
+
+    pair: str
+    drafter: str  # "assistant" or "early-exit"
+    prompt: str
+    limit: int
+    chat: bool
+    target: str | None = None  # another target on the same prompt: the plain twin
+    lang: str = "en"
+
+
+@dataclass(frozen=True)
+class RaceRequest:
+    """The same prompt for several methods, one after another."""
+
+    runs: tuple[DecodeRequest, ...]
+    lang: str = "en"
+
+
 class Reader:
     """Reads checked values out of a plain object, with messages in the visitor's language."""
 
@@ -127,6 +148,48 @@ def decode_request(data: object, lang: str = "en", limits: Limits = LIMITS) -> D
         chat=read.flag("chat", True),
         lang=read.lang,
     )
+
+
+def probe_request(data: object, lang: str = "en", limits: Limits = LIMITS) -> ProbeRequest:
+    """Read a request for a probe."""
+    read = Reader(data, lang)
+    name = read.choice("pair", zoo.PAIRS)
+    pair = zoo.PAIRS[name]
+    drafter = read.choice("drafter", ("assistant", "early-exit"), "assistant" if pair.draft else "early-exit")
+    if drafter == "assistant" and not pair.draft:
+        raise Refused(text("error.no_draft", read.lang), "pair")
+    prompt = read.string("prompt", limits.prompt)
+    if not prompt.strip():
+        raise Refused(text("error.empty", read.lang), "prompt")
+    return ProbeRequest(
+        pair=name,
+        drafter=drafter,
+        prompt=prompt,
+        limit=read.whole("limit", 1, limits.probe_tokens, 96),
+        chat=read.flag("chat", True),
+        target=TWINS.get(pair.target) if read.flag("twin", False) else None,
+        lang=read.lang,
+    )
+
+
+# Target -> the same model trained without the recipe.
+TWINS = {"tiny-layerskip": "tiny-plain"}
+
+
+def race_request(data: object, lang: str = "en", limits: Limits = LIMITS) -> RaceRequest:
+    """Read a request for a race: what a single run takes, and a list of methods (name or method with parameters)."""
+    read = Reader(data, lang)
+    wanted = read.get("methods")
+    if not isinstance(wanted, list) or not 1 <= len(wanted) <= limits.racers:
+        raise Refused(text("error.racers", read.lang, limit=limits.racers), "methods")
+    shared = {key: read.get(key) for key in ("pair", "prompt", "limit", "chat", "temperature", "top_k", "top_p", "seed")}
+    runs = []
+    for method in wanted:
+        own = {"method": method} if isinstance(method, str) else method
+        if not isinstance(own, Mapping):
+            raise Refused(text("error.request", read.lang))
+        runs.append(decode_request({**own, **shared}, read.lang, limits))
+    return RaceRequest(tuple(runs), read.lang)
 
 
 def clean(value: str) -> str:

@@ -4,11 +4,16 @@ from __future__ import annotations
 
 from collections import OrderedDict
 
+from specviz.analysis.cost import Costs
+from specviz.analysis.timing import measure_costs
 from specviz.models import zoo
 from specviz.models.loading import LoadedModel, Progress, load_model
 from specviz.models.pairing import check_pair
 from specviz.models.streams import layer_count
 from specviz.ui.limits import LIMITS
+
+# Visitors wait for this; the quartiles say how far such a quick measurement can be trusted.
+COST_SECONDS = 6.0
 
 
 class Shelf:
@@ -17,6 +22,7 @@ class Shelf:
     def __init__(self, room: int = LIMITS.models_in_memory):
         self.room = room
         self._models: OrderedDict[str, LoadedModel] = OrderedDict()
+        self._costs: dict[tuple[str, str | None], Costs] = {}
 
     def put(self, name: str, loaded: LoadedModel) -> None:
         """Offer a model that is already in memory under a name of the zoo."""
@@ -44,3 +50,12 @@ class Shelf:
         draft = self.model(pair.draft, progress)
         check_pair(target, draft)
         return target, draft
+
+    def costs(self, target: LoadedModel, draft: LoadedModel | None, progress: Progress | None = None) -> Costs:
+        """What the parts of an iteration cost on this machine: measured once for each pair, in a few seconds."""
+        key = (target.name, draft.name if draft else None)
+        if key not in self._costs:
+            self._costs[key] = measure_costs(
+                target, draft, repetitions=5, most_seconds=COST_SECONDS, progress=progress
+            )
+        return self._costs[key]

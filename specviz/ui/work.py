@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import json
 import logging
 from collections.abc import Callable, Iterator
 from contextlib import closing
+from dataclasses import replace
 from typing import Any
 
+from specviz.analysis.lens import lens
+from specviz.analysis.measure import measure_probe
 from specviz.decoding import FULL_DETAIL, MethodConfig, build, check_run, decode
 from specviz.errors import UsageError
-from specviz.models.loading import encode_prompt
-from specviz.trace import Trace
-from specviz.ui.limits import LIMITS
-from specviz.ui.requests import Refused
+from specviz.models.loading import LoadedModel, encode_prompt
+from specviz.trace import Record, Trace
+from specviz.ui.requests import DecodeRequest
 from specviz.ui.runs import Run, Stopped
 from specviz.ui.shelf import Shelf
+from specviz.ui.study import MAX_LOOKAHEAD, Study
 from specviz.ui.texts import text
 
 log = logging.getLogger("specviz")
@@ -50,18 +54,12 @@ def decode_work(run: Run, shelf: Shelf) -> Iterator[None]:
     run.state = "loading"
     target, draft = shelf.pair(request.pair, run.report)
     yield
-    ids = encode_prompt(target, request.prompt, request.chat)
-    method = build(request.method, target, draft if request.method.spec.drafter == "assistant" else None)
     run.state = "running"
     ours = _Collected()
-    records = decode(
-        ids, method, request.limit, sampling=request.sampling, detail=FULL_DETAIL, prompt=request.prompt
-    )
-    with closing(records):
-        for record in records:
-            run.add(record)
-            ours.append(record)
-            yield
+    for record in _decoded(request, target, draft):
+        run.add(record)
+        ours.append(record)
+        yield
     if not request.sampling.greedy:
         run.check = {"kind": "sampled"}
         return
@@ -71,12 +69,73 @@ def decode_work(run: Run, shelf: Shelf) -> Iterator[None]:
     else:
         plain = _Collected()
         # The same detail: a run that also notes alternatives must be compared with one that does.
-        again = decode(ids, build(MethodConfig("autoregressive"), target), request.limit, detail=FULL_DETAIL)
-        with closing(again):
-            for record in again:
-                plain.append(record)
-                yield
+        for record in _decoded(replace(request, method=MethodConfig("autoregressive")), target, None):
+            plain.append(record)
+            yield
     run.check = verdict(ours.trace(), plain.trace(), target)
+
+
+def _decoded(request: DecodeRequest, target: LoadedModel, draft: LoadedModel | None) -> Iterator[Record]:
+    """The records of a request's run."""
+    ids = encode_prompt(target, request.prompt, request.chat)
+    method = build(request.method, target, draft if request.method.spec.drafter == "assistant" else None)
+    records = decode(
+        ids, method, request.limit, sampling=request.sampling, detail=FULL_DETAIL, prompt=request.prompt
+    )
+    with closing(records):
+        yield from records
+
+
+def race_work(run: Run, shelf: Shelf) -> Iterator[None]:
+    """Several runs, one after another; a line of its own says where the next lane begins."""
+    requests = run.request.runs
+    run.state = "loading"
+    target, draft = shelf.pair(requests[0].pair, run.report)
+    yield
+    run.state = "running"
+    outputs: list[tuple[int, ...]] = []
+    for lane, request in enumerate(requests):
+        run.lines.append(json.dumps({"kind": "lane", "lane": lane, "method": request.method.as_dict()}))
+        collected = _Collected()
+        for record in _decoded(request, target, draft):
+            run.add(record)
+            collected.append(record)
+            yield
+        outputs.append(collected.trace().output_ids)
+    if all(request.sampling.greedy for request in requests):
+        same = sum(ids == outputs[0] for ids in outputs)
+        run.check = {"kind": "race.same" if same == len(outputs) else "race.differs", "same": same, "all": len(outputs)}
+
+
+def probe_work(run: Run, shelf: Shelf) -> Iterator[None]:
+    """The target's output, what drafters would do at each of its positions, and what the parts cost here."""
+    request = run.request
+    run.state = "loading"
+    if request.target:
+        target, draft = shelf.model(request.target, run.report), None
+    else:
+        target, draft = shelf.pair(request.pair, run.report)
+    yield
+    run.state = "running"
+    ids = encode_prompt(target, request.prompt, request.chat)
+    plain = _Collected()
+    records = decode(ids, build(MethodConfig("autoregressive"), target), request.limit, prompt=request.prompt)
+    with closing(records):
+        for record in records:
+            plain.append(record)
+            run.report("target", len(plain), request.limit, "tokens")
+            yield
+    trace = plain.trace()
+    early = request.drafter == "early-exit"
+    probe = measure_probe(
+        target, ids, None if early else draft, trace=trace, max_lookahead=MAX_LOOKAHEAD, prompt=request.prompt,
+        progress=run.report,
+    )  # fmt: skip
+    yield
+    table = lens(target, [*ids, *trace.output_ids][: target.context], prompt=len(ids)) if early else None
+    yield
+    costs = shelf.costs(target, None if early else draft, run.report)
+    run.result = Study(probe, costs, table)
 
 
 class _Collected(list):
@@ -136,6 +195,4 @@ def field_of(error: UsageError) -> str | None:
     return "prompt" if str(error).startswith("the prompt") else None
 
 
-WORK: dict[str, Work] = {"decode": decode_work}
-
-__all__ = ["LIMITS", "Refused", "WORK", "perform"]
+WORK: dict[str, Work] = {"decode": decode_work, "race": race_work, "probe": probe_work}

@@ -6,10 +6,13 @@ the same in every language. A test holds both, and that the page asks for no key
 
 from __future__ import annotations
 
-from specviz.ui.texts import en, ja
+from specviz.ui.texts import en, en_views, ja, ja_views
 
 LANGUAGES = ("en", "ja")
-CATALOGUE: dict[str, dict[str, str]] = {"en": en.TEXTS, "ja": ja.TEXTS}
+CATALOGUE: dict[str, dict[str, str]] = {
+    "en": {**en.TEXTS, **en_views.TEXTS},
+    "ja": {**ja.TEXTS, **ja_views.TEXTS},
+}
 
 
 def text(key: str, lang: str = "en", **values: object) -> str:

@@ -1,0 +1,67 @@
+// View 5, Published and measured: the sources' numbers with their hardware, and this machine's own, never mixed.
+
+import { clear, h, number, on, percent, t } from "./dom.js";
+import { change, setup } from "./settings.js";
+import { guide } from "./study.js";
+import { describe } from "./stage.js";
+
+export class Published {
+  constructor(app) {
+    this.app = app;
+    this.measured = [];
+    this.tables = h("div", {});
+    this.own = h("div", {});
+    this.node = h("div", {},
+      h("div", { class: "sv-view-head sv-one" }, guide("published", [])),
+      h("section", { class: "sv-card", tLabel: "published.own" }, h("h2", { t: "published.own" }), h("p", { class: "sv-small sv-muted", t: "published.own.note" }), this.own),
+      this.tables);
+    on("language", () => this.#draw());
+    this.#draw();
+  }
+
+  /** Adds runs of this visitor: { pair, method, trace, check }. */
+  add(runs) {
+    this.measured.push(...runs.filter((run) => run.trace.footer));
+    this.#draw();
+  }
+
+  #draw() {
+    clear(this.own);
+    if (!this.measured.length) this.own.append(h("p", { class: "sv-empty", t: "published.none" }));
+    else {
+      const columns = ["published.models", "param.method", "metric.speed", "published.speedup", "metric.acceptance", "published.hardware"];
+      this.own.append(table(columns.map((key) => t(key)), this.measured.map(({ pair, method, trace, check }) => {
+        const sums = trace.totals.at(-1);
+        return [pair, describe(method), number(trace.footer.tokens / trace.footer.seconds, 1), check?.speedup ? `${number(check.speedup)}\u00d7` : "\u2013",
+          sums?.drafted ? t("published.rate", { rate: percent(sums.accepted / sums.drafted), accepted: sums.accepted, drafted: sums.drafted }) : "\u2013",
+          t("published.here", { device: trace.header.target.device ?? "" })];
+      })));
+    }
+    clear(this.tables);
+    for (const source of setup.boot.published) {
+      const columns = [...source.columns.map((key) => t(`published.${key}`)), t("published.run")];
+      const rows = source.rows.map((row) => [...row.cells.map((cell) => (typeof cell === "number" ? number(cell) : cell ?? "\u2013")), this.#runCell(row)]);
+      this.tables.append(h("section", { class: "sv-card sv-published", "aria-label": source.title },
+        h("h2", { text: source.title }),
+        h("p", { class: "sv-small sv-muted", text: t("published.source", { source: source.source, hardware: source.hardware }) }),
+        table(columns, rows),
+        source.note && h("p", { class: "sv-small sv-muted", t: source.note })));
+    }
+  }
+
+  #runCell({ pair, method, exit_layer, why }) {
+    if (!pair) return "";
+    if (why) return h("span", { class: "sv-small sv-muted", text: t(why.key, why.values) });
+    return h("button", { type: "button", class: "sv-chip", t: "published.run_row", on: { click: () => {
+      change({ pair, method, ...(exit_layer ? { exit_layer } : {}) });
+      this.app.runNow();
+    } } });
+  }
+}
+
+function table(columns, rows) {
+  return h("div", { class: "sv-table-scroll sv-tall", tabindex: "0", role: "region", tLabel: "published.table" },
+    h("table", { class: "sv-table" },
+      h("thead", {}, h("tr", {}, columns.map((name) => h("th", { scope: "col", text: name })))),
+      h("tbody", {}, rows.map((row) => h("tr", {}, row.map((cell) => h("td", {}, cell instanceof Node ? cell : String(cell))))))));
+}
