@@ -38,12 +38,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     recipe.add_argument("--dropout", type=float, metavar="P", help="rate at the last layer, at the end")
     recipe.add_argument("--exit-scale", type=float, metavar="X", help="e_scale of the exit losses")
     recipe.add_argument("--exit-power", type=float, metavar="X", help="flattens the exit weights; 1 is the paper's")
+    recipe.add_argument("--exit-depth", type=float, metavar="SHARE", help="train only the exits in this share of the depth, and the last")
+    recipe.add_argument("--last-share", type=float, metavar="SHARE", help="the full model's share of the weights; 0: by the formula")
     recipe.add_argument("--exit-rows", type=float, metavar="SHARE", help="share of a batch the early exits learn from")
     recipe.add_argument("--curriculum", choices=CURRICULA)
     recipe.add_argument("--rotation", type=int, metavar="R", help="rotational: every R-th exit at a step")
     recipe.add_argument("--own-from", type=float, metavar="SHARE", help="after this share of the training exits learn from the full model; 1: never, as published")
-    recipe.add_argument("--own-power", type=float, metavar="X", help="the exit power from then on")
-    recipe.add_argument("--own-sharpness", type=float, metavar="X", help="power on the full model's distribution")
     recipe.add_argument("--own-texts", type=int, metavar="N", help="rows of the model's own text in a step")
     distill = parser.add_argument_group("distill")
     distill.add_argument("--target", metavar="DIR", help="the model whose choices are learned")
@@ -55,6 +55,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     loop.add_argument("--batch-tokens", type=int)
     loop.add_argument("--contexts", type=parse_contexts, metavar="N:SHARE,…", help="sequence lengths, as 128:0.5,256:0.9,512")
     loop.add_argument("--warmup-steps", type=int)
+    loop.add_argument("--stop-step", type=int, metavar="N", help="end there, with all schedules as if it went on")
+    loop.add_argument("--weights", metavar="DIR", help="begin with the weights of this model")
+    loop.add_argument("--first-step", type=int, metavar="N", help="begin at this step of the schedules")
     loop.add_argument("--evaluate-every", type=int, metavar="TOKENS")
     loop.add_argument("--device", help="cpu or cuda (default: cuda where there is one)")
     loop.add_argument("--threads", type=int, help="CPU threads")
@@ -83,6 +86,25 @@ def configuration(args: argparse.Namespace, folder: Path) -> TrainConfig:
         parts[part] = replace(parts[part], **mine)
     own = {field.name for field in fields(TrainConfig)} - {"shape", "recipe", "kind"}
     return replace(config, **parts, **{name: value for name, value in given.items() if name in own}).check()
+
+
+def load_weights(config: TrainConfig):
+    """The model that ``--weights`` names, or None. UsageError where it has another shape."""
+    if not config.weights:
+        return None
+    import torch
+    from transformers import LlamaForCausalLM
+
+    if not (Path(config.weights) / "config.json").exists():
+        raise UsageError(f"--weights {config.weights}: no model here")
+    model = LlamaForCausalLM.from_pretrained(config.weights, dtype=torch.float32, local_files_only=True)
+    found = model.config
+    shape = ModelShape(
+        found.num_hidden_layers, found.hidden_size, found.intermediate_size, found.num_attention_heads, found.vocab_size
+    )
+    if shape != config.shape:
+        raise UsageError(f"--weights {config.weights}: a model of another shape ({shape})")
+    return model
 
 
 def run(args: argparse.Namespace) -> int:
@@ -117,7 +139,7 @@ def run(args: argparse.Namespace) -> int:
         trainer = distill_trainer(config, folder, device)
     else:
         corpus = prepare(corpora, config.shape.vocabulary, folder.parent / "corpus", stdlib=config.stdlib)
-        trainer = Trainer(config, corpus, folder, device)
+        trainer = Trainer(config, corpus, folder, device, load_weights(config))
     if args.resume and not trainer.load_checkpoint():
         print("no checkpoint yet, starting again")
     trainer.run()

@@ -35,6 +35,9 @@ class TrainConfig:
     stdlib: bool = True
     tokens: int = 0
     minutes: float = 0.0
+    stop_step: int = 0  # end there, with all schedules as if it went on to ``tokens`` (0: do not)
+    first_step: int = 0  # begin there, with ``weights``; the learning rate warms up again, since the optimizer starts anew
+    weights: str = ""
     batch_tokens: int = 2048
     contexts: tuple[tuple[float, int], ...] = ((0.5, 128), (0.9, 256), (1.0, 512))
     learning_rate: float = 3e-3
@@ -57,7 +60,7 @@ class TrainConfig:
 
     def learning_rate_at(self, step: int) -> float:
         """Linear warm-up, then linear decay to a fiftieth."""
-        warm = min(1.0, (step + 1) / self.warmup_steps)
+        warm = min(1.0, (step + 1 - self.first_step) / self.warmup_steps)
         left = 1.0 - step / self.steps
         return self.learning_rate * warm * max(left, 0.02)
 
@@ -94,6 +97,8 @@ class TrainConfig:
             raise UsageError(f"--curriculum {recipe.curriculum}: choose one of {', '.join(CURRICULA)}")
         if recipe.rotation < 1 or recipe.exit_scale <= 0 or not 0 < recipe.exit_rows <= 1:
             raise UsageError("--rotation must be at least 1, --exit-scale above 0, --exit-rows above 0 and at most 1")
+        if not 0 <= recipe.last_share < 1 or not 0 < recipe.exit_depth <= 1:
+            raise UsageError("--last-share must be at least 0 and below 1, --exit-depth above 0 and at most 1")
         if not 0 <= recipe.own_from <= 1:
             raise UsageError(f"--own-from {recipe.own_from}: choose 0 to 1")
         if self.tokens <= 0 and self.minutes <= 0:

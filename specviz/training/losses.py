@@ -17,7 +17,7 @@ CHUNK = 512
 
 class _ExitLosses(torch.autograd.Function):
     @staticmethod
-    def forward(ctx, head, targets, weights, sharpness, *normed):
+    def forward(ctx, head, targets, weights, own_targets, *normed):
         final = len(normed) - 1
         rows = [len(part) for part in normed]
         losses = torch.zeros(len(normed), device=head.device)
@@ -31,15 +31,15 @@ class _ExitLosses(torch.autograd.Function):
                     continue
                 wanted = targets[part, None]
                 logits = F.linear(normed[index][part], head).float()
-                if index == final and sharpness:
-                    own = (logits * sharpness).softmax(-1)
+                if index == final and own_targets:
+                    own = logits.softmax(-1)
                 log_probs = F.log_softmax(logits, dim=-1)
                 losses[index] -= log_probs.gather(1, wanted).sum() / rows[index]
                 if not weights[index]:
                     grads[index][part] = 0
                     continue
                 grad = log_probs.exp_()
-                if index != final and sharpness:
+                if index != final and own_targets:
                     grad.sub_(own[: len(grad)])
                 else:
                     grad.scatter_add_(1, wanted, grad.new_full((1, 1), -1.0).expand_as(wanted))
@@ -58,15 +58,15 @@ class _ExitLosses(torch.autograd.Function):
 
 
 def exit_losses(
-    head: Tensor, normed: Sequence[Tensor], targets: Tensor, weights: Sequence[float], own_sharpness: float = 0.0
+    head: Tensor, normed: Sequence[Tensor], targets: Tensor, weights: Sequence[float], own_targets: bool = False
 ) -> tuple[Tensor, Tensor]:
     """Weighted sum of the exits' losses, and each exit's own mean cross-entropy against the data, in nats.
 
     head (vocabulary, hidden); normed: one (rows, hidden) for each exit, the full model last, earlier ones may have fewer rows
-    (the first rows of the batch); targets (rows,). ``own_sharpness`` > 0: the earlier exits learn the full model's own
-    distribution raised to that power, in place of the data; this is not part of the published recipe. The sum returned is
-    still that of the losses against the data, only its gradient is the other one.
+    (the first rows of the batch); targets (rows,). ``own_targets``: the earlier exits learn the full model's own
+    distribution in place of the data; this is not part of the published recipe. The sum returned is still that of the losses
+    against the data, only its gradient is the other one.
     """
     with torch.autocast(head.device.type, enabled=False):
         normed = [part.to(head.dtype) for part in normed]
-        return _ExitLosses.apply(head, targets, tuple(weights), own_sharpness, *normed)
+        return _ExitLosses.apply(head, targets, tuple(weights), own_targets, *normed)

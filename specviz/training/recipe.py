@@ -32,24 +32,27 @@ def exit_weight(layer: int, layers: int, scale: float) -> float:
 class Recipe:
     """What distinguishes one training from another. The defaults of ``layerskip`` are in ``config.py``.
 
-    exit_power flattens the published weights: e(l)^exit_power. 1 is the paper; below 1 the early exits weigh more.
-    exit_rows is the share of a batch that the exits before the last are trained on; the last always sees all of it.
-    own_from is the share of the training after which the exits learn from the full model instead of the data (1: never, as
-    published): its distribution, sharpened by the power own_sharpness, since under greedy decoding only its choice counts.
-    From then on exit_power is own_power, and every step also trains the exits of the first half on own_texts pieces of text
-    that the full model wrote itself, because that is what a draft is asked to continue.
+    The published recipe is ``Recipe(dropout=0.1, exits=True)``. What may be turned beyond it:
+
+    * exit_power flattens the published weights: e(l)^exit_power; 0 makes all exits equal.
+    * exit_depth: only exits in this share of the depth are trained beside the last; later ones agree with it anyway.
+    * last_share: the full model's share of the weights, instead of what the formula gives it (0: the formula).
+    * exit_rows: the share of a batch that the exits before the last are trained on.
+    * own_from: the share of the training after which the exits learn the full model's distribution instead of the data
+      (1: never), and, at every step, also from own_texts pieces of text that the full model wrote itself, because that is
+      what a draft is asked to continue.
     """
 
     dropout: float = 0.0
     exits: bool = False
     exit_scale: float = 1.0
     exit_power: float = 1.0
+    exit_depth: float = 1.0
+    last_share: float = 0.0
     exit_rows: float = 1.0
     curriculum: str = "rotational"
     rotation: int = 4
     own_from: float = 1.0
-    own_power: float = 1 / 6
-    own_sharpness: float = 2.0
     own_texts: int = 4
 
     def dropout_rate(self, layer: int, layers: int, step: int, steps: int) -> float:
@@ -67,19 +70,24 @@ class Recipe:
             chosen = set(range(max(0, last - int(step * 2 * layers / steps)), layers))
         else:
             chosen = set(range(layers))
-        return tuple(sorted(layer for layer in chosen | {last} if self.weight(layer, layers) > 0))
+        chosen = {layer for layer in chosen if layer < self.exit_depth * layers and self.weight(layer, layers) > 0}
+        return tuple(sorted(chosen | {last}))
 
-    def weight(self, layer: int, layers: int, own: bool = False) -> float:
+    def weight(self, layer: int, layers: int) -> float:
         """The weight of an exit before normalisation; 0 for the first layer, whose published weight is 0."""
         published = exit_weight(layer, layers, self.exit_scale)
-        return published ** (self.own_power if own else self.exit_power) if published > 0 else 0.0
+        return published**self.exit_power if published > 0 else 0.0
 
     def exit_weights(self, layers: int, step: int, steps: int) -> dict[int, float]:
         """exit -> weight, summing to 1 over the exits in use at this step."""
-        own = self.learns_own(step, steps)
-        weights = {layer: self.weight(layer, layers, own) for layer in self.enabled_exits(layers, step, steps)}
-        total = sum(weights.values())
-        return {layer: weight / total for layer, weight in weights.items()} if total else {layers - 1: 1.0}
+        weights = {layer: self.weight(layer, layers) for layer in self.enabled_exits(layers, step, steps)}
+        last = weights.pop(layers - 1)
+        early = sum(weights.values())
+        if not early:
+            return {layers - 1: 1.0}
+        if self.last_share:
+            last = early * self.last_share / (1 - self.last_share)
+        return {layer: weight / (early + last) for layer, weight in {**weights, layers - 1: last}.items()}
 
     def learns_own(self, step: int, steps: int) -> bool:
         """Whether the exits learn from the full model at this step."""

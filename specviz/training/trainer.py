@@ -24,12 +24,13 @@ from specviz.training.files import full_disk, replace_folder, write_atomically
 from specviz.training.forward import TrainingForward
 from specviz.training.losses import exit_losses
 from specviz.training.progress import Progress
+from specviz.training.recipe import Recipe
 
 CALIBRATION_STEPS = 12
 CHECKPOINT_SECONDS = 120.0
 # Text the model writes itself, once the exits learn from it: rows kept, tokens of prompt and of text, steps between writings.
 OWN_ROWS, OWN_PROMPT, OWN_WRITTEN, OWN_REFRESH = 1024, 64, 64, 500
-OWN_WEIGHT = 0.7  # of the loss there, beside the 1 of a step's other losses
+OWN_WEIGHT = 0.3  # of the loss there, beside the 1 of a step's other losses
 
 
 def new_model(shape: ModelShape, context: int, end_id: int, seed: int) -> LlamaForCausalLM:
@@ -78,7 +79,7 @@ class Trainer:
         )
         self.data = torch.from_numpy(corpus.train[:].astype("int16")) if len(corpus.train) else None
         self.held_out = HeldOut(corpus, self.device)
-        self.step, self.seconds = 0, 0.0
+        self.step, self.seconds = config.first_step, 0.0
         self.layer_runs = torch.zeros(len(self.forward.blocks), dtype=torch.long)  # samples that passed each layer
         self.own_texts: Tensor | None = None
 
@@ -128,7 +129,7 @@ class Trainer:
             exits,
             targets.reshape(-1),
             tuple(weights.values()),
-            recipe.own_sharpness if own else 0.0,
+            own,
         )
         if own and recipe.own_texts:
             total = total + self.own_loss(generator)
@@ -153,7 +154,8 @@ class Trainer:
             with torch.no_grad():
                 final = self.forward.normed(self.forward.onward(states[-1], exits[-1] + 1)[-1])
         weights = (*[OWN_WEIGHT / len(exits)] * len(exits), 0.0)
-        return exit_losses(self.forward.head, [*normed, final], ids.reshape(-1), weights, recipe.own_sharpness)[0]
+        # The head is left alone: nothing but the data may say how sure the full model is.
+        return exit_losses(self.forward.head.detach(), [*normed, final], ids.reshape(-1), weights, own_targets=True)[0]
 
     def write_own_texts(self) -> None:
         """Let the model as it is now continue pieces of the training text: (OWN_ROWS, OWN_PROMPT + OWN_WRITTEN)."""
@@ -201,23 +203,24 @@ class Trainer:
             self.calibrate()
         self.config.save(self.folder / "config.json")
         total = self.config.steps
-        if self.step == 0:
+        stop = min(total, self.config.stop_step or total)
+        if self.step == self.config.first_step:
             self.log({"kind": "run", **self.header()}, fresh=True)
             self.evaluate()
         progress = Progress(total * self.config.batch_tokens, self.step * self.config.batch_tokens, quiet)
         every = max(1, self.config.evaluate_every // self.config.batch_tokens)
         saved = time.perf_counter()
         recent: list[Tensor] = []
-        while self.step < total:
+        while self.step < stop:
             began = time.perf_counter()
             recent.append(self.train_step())
             self.seconds += time.perf_counter() - began
             progress.update(self.config.batch_tokens, loss=recent[-1])
-            if self.step % every == 0 or self.step == total:
+            if self.step % every == 0 or self.step == stop:
                 self.evaluate(torch.stack(recent).mean().item())
                 recent.clear()
                 self.save_model()
-            if time.perf_counter() - saved > CHECKPOINT_SECONDS or self.step == total:
+            if time.perf_counter() - saved > CHECKPOINT_SECONDS or self.step == stop:
                 self.save_checkpoint()
                 saved = time.perf_counter()
         progress.close()
@@ -238,7 +241,7 @@ class Trainer:
             "dropout": [[recipe.dropout_rate(layer, layers, mark, steps) for mark in marks] for layer in range(layers)],
             "exit_weights": {str(k): v for k, v in recipe_weights(recipe, layers).items()},
             "published_exit_weights": {
-                str(k): v for k, v in recipe_weights(replace(recipe, exit_power=1.0), layers).items()
+                str(k): v for k, v in recipe_weights(Recipe(exits=recipe.exits), layers).items()
             },
         }
 
