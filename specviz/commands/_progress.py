@@ -58,13 +58,13 @@ class Printer:
 
 
 def line(stage: str, done: float, total: float | None, unit: str) -> str:
-    """'downloading x  [######....]  61 of 93 MB' or 'loading x  3 s'."""
-    amount = megabytes if unit == "bytes" else (lambda value: f"{value:.0f} s")
+    """'downloading x  [######....]  61 MB of 93 MB', 'loading x  3 s' or 'probing  [##......]  2 of 8 prompts'."""
+    amount, behind = _AMOUNTS.get(unit, (lambda value: f"{value:.0f}", f" {unit}"))
     if not total:
-        return f"{stage}  {amount(done)}"
+        return f"{stage}  {amount(done)}{behind}"
     part = min(1.0, max(0.0, done / total))
     bar = "#" * round(20 * part)
-    return f"{stage}  [{bar:.<20}]  {amount(done)} of {amount(total)}"
+    return f"{stage}  [{bar:.<20}]  {amount(done)} of {amount(total)}{behind}"
 
 
 def megabytes(count: float) -> str:
@@ -72,3 +72,7 @@ def megabytes(count: float) -> str:
     if count >= 1e9:
         return f"{count / 1e9:.1f} GB"
     return f"{count / 1e6:.0f} MB" if count >= 1e6 else f"{count / 1e3:.0f} kB"
+
+
+# unit -> how an amount is written, and what stands behind the last one; other units are counted and named
+_AMOUNTS = {"bytes": (megabytes, ""), "seconds": (lambda value: f"{value:.0f} s", "")}

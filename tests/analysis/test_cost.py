@@ -2,7 +2,6 @@
 
 import dataclasses
 
-import numpy as np
 import pytest
 
 from specviz.analysis.as_trace import as_trace
@@ -21,7 +20,6 @@ from specviz.analysis.cost import (
 from specviz.analysis.grid import simulate_grid
 from specviz.analysis.metrics import measure
 from specviz.analysis.simulate import Policy, simulate
-from specviz.analysis.tables import heat_map_cells, sweet_spot_rows, threshold_rows
 from specviz.analysis.timing import measure_costs
 from specviz.errors import UsageError
 from tests.analysis.test_grid import random_probe
@@ -127,26 +125,6 @@ def test_the_formula_is_what_simulation_gives_for_independent_drafts():
             assert tokens == pytest.approx(expected_tokens(alpha[row], lookahead), rel=0.04)
 
 
-def test_tables_for_the_figures():
-    probes, costs = [random_probe(1), random_probe(2)], known_costs()
-    spots = sweet_spot_rows(costs, probes, lookahead=3)
-    assert list(spots["exit_layer"]) == [1, 2, 3]
-    made = [simulate(probe, Policy("constant", 3), 2) for probe in probes]
-    assert spots["acceptance"][1] == pytest.approx(sum(m.accepted for m in made) / sum(m.drafted for m in made))
-    assert (spots["speed_low"] < spots["speed"]).all()
-    assert (spots["speed"] < spots["speed_high"]).all()
-    free = sweet_spot_rows(costs, probes)
-    assert (free["speed"] >= spots["speed"] - 1e-12).all()
-    cells = heat_map_cells(costs, probes, lookaheads=[1, 3])
-    assert len(cells) == 6
-    same = cells[(cells["exit_layer"] == 2) & (cells["lookahead"] == 3)]["speed"].item()
-    assert same == pytest.approx(spots["speed"][1])
-    curve = threshold_rows(costs, probes, lookahead=8, thresholds=[0.0, 0.5, 1.0], exit_layer=2)
-    assert curve["waste"].is_monotonic_decreasing
-    with pytest.raises(UsageError, match="give exit_layer"):
-        threshold_rows(costs, probes, lookahead=8, thresholds=[0.0])
-
-
 def test_costs_save_and_load(tmp_path):
     path = tmp_path / "costs.json"
     save_costs(path, known_costs())
@@ -179,9 +157,3 @@ def test_layers_that_cannot_be_run_apart_leave_the_two_model_costs():
         costs.draft_forward(2)
     with pytest.raises(UsageError, match="without a draft model"):
         dataclasses.replace(costs, draft_step=None).drafting(None, 2)
-
-
-def test_what_is_not_probed_is_not_predicted():
-    with pytest.raises(UsageError, match="measure a probe first"):
-        sweet_spot_rows(known_costs(), [], lookahead=1)
-    assert np.isfinite(known_costs().verify(100))
