@@ -27,7 +27,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--chat", action="store_true", help="put the text into the model's chat template")
     parser.add_argument("--max-new-tokens", type=int, default=0,
                         help="let the model go on with so many tokens, and look at these too (default 0)")
-    parser.add_argument("--last", type=int, default=24, help="show this many of the last positions (default 24)")
+    parser.add_argument("--last", type=int, default=24, help="show this many of the last positions (default 24; 12 or fewer: the figure has words in its cells)")
     parser.add_argument("--out", type=Path, help="write the whole table to this JSON file")
     parser.add_argument("--figure", type=Path, help="draw it into this HTML file, which needs no network to be opened")
     parser.add_argument("--json", action="store_true", help="print one JSON object instead of the table")
@@ -104,11 +104,11 @@ def lines(table: LensTable, width: int, colour: bool) -> list[str]:
 
 def summary(table: LensTable) -> str:
     """How early the answers are settled, in words."""
-    agreement = table.agreement
-    rows = [f"exit after layer {layer + 1:>3}: {share:>4.0%} of positions say what the whole model says"
-            for layer, share in enumerate(agreement[:-1])]
+    rows = [f"exit layer {layer + 1:>{len(str(table.layers))}}  {'#' * round(20 * share):.<20} {share:>4.0%}"
+            for layer, share in enumerate(table.agreement[:-1])]
     first = sorted(table.settled.tolist())[(len(table.ids) - 1) // 2]
-    return "\n".join([*rows, f"half of all positions are settled at layer {first} of {table.layers}"])
+    head = f"how often an exit says what the whole model says, of {len(table.ids)} positions"
+    return "\n".join([head, *rows, f"half of all positions are settled at layer {first} of {table.layers}"])
 
 
 def _cell(text: str, probability: float, same: bool, colour: bool) -> str:
@@ -161,6 +161,6 @@ def _write(path: Path, option: str, write) -> None:
 
 
 def _draw(path: Path, table: LensTable, last: int) -> None:
-    from specviz.figures.lens import MOST, lens
+    from specviz.figures.lens import MOST_WORDS, lens
 
-    lens(table, start=max(len(table.ids) - min(last, MOST), 0)).write_html(path, include_plotlyjs=True)
+    lens(table, start=max(len(table.ids) - last, 0), words=last <= MOST_WORDS).write_html(path, include_plotlyjs=True)

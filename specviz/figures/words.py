@@ -219,6 +219,31 @@ WORDS: dict[str, dict[str, str]] = {
     "kvq.early.thrown": {"en": "drafted, dropped", "ja": "ドラフト、破棄"},
     "kvq.late.kept": {"en": "verified, kept", "ja": "検証、保持"},
     "kvq.late.thrown": {"en": "verified, dropped", "ja": "検証、破棄"},
+    # training
+    "training_curve.title": {"en": "What the recipe costs and buys", "ja": "学習法の代償と利得"},
+    "training_curve.learn": {
+        "en": "Above: the loss on files that were never trained on; the distance of two curves is what the recipe costs. Below: how often each exit picks the token of the full model; after {layer} layers it does so at {share} of all positions. At first exits agree easily, because little is known yet.",
+        "ja": "上は学習に使っていないファイルでの損失で、2本の曲線の差が学習法の代償です。下は各出口がモデル全体と同じトークンを選ぶ割合で、{layer} 層の後では {share} です。学習の初めは知識が少ないため、簡単に一致します。",
+    },
+    "training_curve.loss": {"en": "Held-out loss, nats a token", "ja": "検証損失（ナット／トークン）"},
+    "training_curve.agreement": {
+        "en": "{run}: agreement of each exit with the full model",
+        "ja": "{run}：各出口とモデル全体の一致率",
+    },
+    "training_curve.exit": {"en": "exit layer {layer}", "ja": "出口の層 {layer}"},
+    "training_schedules.title": {"en": "The two halves of the recipe", "ja": "学習法の2つの柱"},
+    "training_schedules.learn": {
+        "en": "Deep layers are skipped more and more during the training, so that the model does not rely on them. The loss is taken after early layers too, so that their state can already be read as a token.",
+        "ja": "学習が進むほど深い層を飛ばす割合が増え、モデルは深い層に頼らなくなります。前半の層の後でも損失を取るので、その状態からトークンを読み取れるようになります。",
+    },
+    "training_schedules.dropout": {"en": "How often a layer is skipped", "ja": "層を飛ばす割合"},
+    "training_schedules.weights": {"en": "Weight of each exit's loss", "ja": "各出口の損失の重み"},
+    "training_schedules.dropout_at_half": {"en": "after half of the training", "ja": "学習の半ば"},
+    "training_schedules.dropout_at_end": {"en": "at the end", "ja": "学習の終わり"},
+    "training_schedules.exit_weight": {"en": "as trained", "ja": "実際の学習"},
+    "training_schedules.published_weight": {"en": "as published", "ja": "論文の値"},
+    "axis.training_tokens": {"en": "tokens of training text", "ja": "学習テキストのトークン数"},
+    "axis.layer": {"en": "layer", "ja": "層"},
     # lens
     "lens.title": {"en": "What each layer would write", "ja": "各層が書くはずのトークン"},
     "lens.learn": {
@@ -228,6 +253,7 @@ WORDS: dict[str, dict[str, str]] = {
     "lens.heading": {"en": "Layer", "ja": "層"},
     "lens.after": {"en": "written behind this token", "ja": "このトークンの次に書くもの"},
     "lens.settled": {"en": "settled from here up", "ja": "ここから上は不変"},
+    "lens.dot": {"en": "as the whole model", "ja": "モデル全体と同じ"},
     "lens.chosen": {"en": "exit layer in use: {layer}", "ja": "使用中の出口の層：{layer}"},
     "lens.written": {"en": "written by the model", "ja": "モデルの出力"},
     "lens.same": {"en": "as the whole model: {final}", "ja": "モデル全体と同じ：{final}"},

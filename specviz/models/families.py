@@ -11,14 +11,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from torch import Tensor, nn
 
 from specviz.errors import UsageError
-
-if TYPE_CHECKING:
-    from specviz.models.loading import LoadedModel
 
 # (decoder, token embeddings (1, n, e), positions (1, n)) -> hidden states (1, n, d)
 Entrance = Callable[[nn.Module, Tensor, Tensor], Tensor]
@@ -88,9 +84,3 @@ def family_of(model: nn.Module, name: str) -> Family:
         f"{name} is {kind}, whose layers cannot be run apart here: early exit and the layer lens know "
         f"{known_families()}; use a draft model or prompt lookup with this one"
     )
-
-
-def layer_count(loaded: LoadedModel) -> int:
-    """Number of decoder layers. UsageError for a family whose layers cannot be run apart."""
-    row = family_of(loaded.model, loaded.name)
-    return len(getattr(loaded.model.get_decoder(), row.layers))

@@ -42,7 +42,7 @@ def test_a_text_is_read_written_and_drawn(folder, tmp_path, capsys):
     where = ["--out", str(out), "--figure", str(picture)]
     assert main(["lens", "--target", folder, "--prompt", "The cat sat", "--max-new-tokens", "5", *where]) == 0
     printed = capsys.readouterr().out
-    assert "layer 6" in printed and "exit after layer   5" in printed
+    assert "layer 6" in printed and "exit layer 5  " in printed
     table = load_lens(out)
     assert len(table.ids) == table.prompt + 5 and table.layers == 6
     assert table.tokens[-1, table.prompt - 1 : -1].tolist() == list(table.ids[table.prompt :])  # greedy

@@ -7,7 +7,7 @@ from tests.analysis.test_lens import HAND
 
 
 def test_the_cells_show_what_each_exit_would_write():
-    fig = figure.lens(HAND)
+    fig = figure.lens(HAND, words=True)
     grid = fig.data[0]
     assert list(grid.x) == [0, 1, 2, 3] and list(grid.y) == [1, 2, 3]
     assert np.allclose(grid.z, HAND.probabilities) and (grid.zmin, grid.zmax) == (0, 1)
@@ -19,7 +19,10 @@ def test_the_cells_show_what_each_exit_would_write():
 
 def test_the_stepped_line_stands_below_the_layer_where_the_answer_is_settled():
     fig = figure.lens(HAND)
-    line = fig.data[2]
+    line = fig.data[3]
+    assert sorted(zip(fig.data[1].x, fig.data[1].y, strict=True)) == [
+        (0, 1), (0, 2), (0, 3), (1, 1), (1, 3), (2, 3), (3, 1), (3, 3)
+    ]  # fmt: skip
     assert list(line.x) == [-0.5, 0.5, 1.5, 2.5, 3.5]
     assert list(line.y) == [0.5, 2.5, 2.5, 2.5, 2.5]
     assert "layer 3 / 3" in fig.layout.meta["learn"]
@@ -38,10 +41,11 @@ def test_long_texts_show_a_part_and_the_exit_in_use_is_drawn(look):
     wide = LensTable("w", tuple(range(100)), tuple("x" * 100), np.ones((4, 100), np.int32), np.ones((4, 100), np.float32),
                      {1: "y"}, prompt=90)  # fmt: skip
     fig = figure.lens(wide, chosen=2, look=look)
-    assert list(fig.data[0].x) == list(range(52, 100)) and fig.data[0].text is None
+    assert list(fig.data[0].x) == list(range(76, 100)) and fig.data[0].text is None
     assert any(shape.y0 == 2.5 for shape in fig.layout.shapes) and any(shape.x0 == 89.5 for shape in fig.layout.shapes)
     assert fig.layout.height == 620
-    assert list(figure.lens(wide, start=10).data[0].x) == list(range(10, 58))
+    assert list(figure.lens(wide, start=10).data[0].x) == list(range(10, 34))
+    assert list(figure.lens(wide, words=True).data[0].x) == list(range(88, 100))
     with pytest.raises(ValueError, match="positions 0..99"):
         figure.lens(wide, start=100)
 

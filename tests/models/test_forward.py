@@ -10,9 +10,10 @@ from accelerate import disk_offload, dispatch_model
 from transformers import GPTBigCodeConfig, GPTBigCodeForCausalLM
 
 from specviz.errors import UsageError
-from specviz.models.families import SPLIT, layer_count
+from specviz.models.families import SPLIT
 from specviz.models.forward import open_split_stream
 from specviz.models.loading import wrap
+from specviz.models.streams import layer_count
 from tests.tiny import FAMILIES, fresh, tiny_model, tiny_tokenizer
 
 DECODERS = [family for family in FAMILIES if family != "t5"]
