@@ -85,12 +85,15 @@ def calibration(
         x=[0, 1], y=[0, 1], mode="lines", name=look.word("calibration.honest"), hoverinfo="skip",
         line={"color": look.colour("muted"), "dash": "dot", "width": 1.5}, row=1, col=1,
     )  # fmt: skip
+    # An empty bin breaks the line: between its neighbours nothing is known.
+    every = table.set_index((table["from"] * bins).round().astype(int)).reindex(range(bins))
     fig.add_scatter(
-        x=table["confidence"], y=table["rate"], mode="lines+markers", name=look.word("accepted_share"),
-        line=look.line("accepted"), marker=look.marker("accepted", 8), hovertext=hover, hoverinfo="text",
+        x=every["confidence"], y=every["rate"], mode="lines+markers", name=look.word("accepted_share"),
+        line=look.line("accepted"), marker=look.marker("accepted", 8), connectgaps=False,
+        hovertext=pd.Series(hover, index=table["from"]).reindex(every["from"]).fillna(""), hoverinfo="text",
         error_y={
-            "type": "data", "symmetric": False, "array": table["high"] - table["rate"],
-            "arrayminus": table["rate"] - table["low"], "thickness": 1.2, "width": 3, "color": look.colour("accepted"),
+            "type": "data", "symmetric": False, "array": every["high"] - every["rate"],
+            "arrayminus": every["rate"] - every["low"], "thickness": 1.2, "width": 3, "color": look.colour("accepted"),
         },
         row=1, col=1,
     )  # fmt: skip

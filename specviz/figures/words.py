@@ -144,7 +144,7 @@ WORDS: dict[str, dict[str, str]] = {
         "en": "Fewer target forwards: more was accepted per verification. Fewer draft forwards: less was drafted in vain. The oracle bounds both. Published numbers come from other models and stand on their own axis.",
         "ja": "ターゲットの順伝播が少ないほど検証1回あたりの採択が多く、ドラフトの順伝播が少ないほど無駄が少ないことを示します。オラクルが両方の限界です。公表値は別のモデルのもので、軸も別です。",
     },
-    "policies.measured": {"en": "Measured: this output", "ja": "実測：この出力"},
+    "policies.measured": {"en": "This output", "ja": "この出力"},
     "policies.mbpp": {"en": "one MBPP example, RTX 4090", "ja": "MBPPの1例、RTX 4090"},
     "policies.published": {"en": "Published: {source}", "ja": "公表値：{source}"},
     # threshold_curve

@@ -112,7 +112,9 @@ def test_calibration_bins():
 
 def test_calibration_figure_shows_rates_counts_and_the_threshold():
     fig = calibration.calibration([0.2, 0.9, 0.95], [False, True, True], threshold=0.4)
-    assert list(named(fig, "share accepted").y) == [0, 1]
+    share = named(fig, "share accepted")
+    assert [(n, float(y)) for n, y in enumerate(share.y) if y == y] == [(2, 0), (9, 1)]  # a bin without tokens is a gap
+    assert share.connectgaps is False and "1 / 1" not in share.hovertext[2] and "2 / 2" in share.hovertext[9]
     assert list(named(fig, "accepted").y) == [0, 2] and list(named(fig, "refused").y) == [1, 0]
     assert list(named(fig, "threshold 0.4").x) == [0.4, 0.4]
     assert calibration.calibration([], []).layout.height == fig.layout.height
