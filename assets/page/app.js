@@ -82,7 +82,7 @@ class App {
           mark(),
           h("div", {}, h("h1", { text: "specviz" }), h("p", { class: "sv-tagline", t: "app.tagline" }))),
         h("div", { class: "sv-head-tools" }, languages, this.themeButton)),
-      h("p", { class: "sv-intro", t: "app.intro" }),
+      this.intro = h("p", { class: "sv-intro", t: "app.intro" }),
       tabs,
       this.main = h("main", { id: "sv-main", tabindex: "-1" }, panels),
       this.live = h("p", { class: "sv-hidden", role: "status", "aria-live": "polite" }));
@@ -125,6 +125,7 @@ class App {
       this.tabs[other].setAttribute("aria-selected", String(other === name));
       this.tabs[other].tabIndex = other === name ? 0 : -1;
     }
+    this.intro.hidden = name !== "watch";
     const view = this.view(name);
     if (this.root.isConnected) view.shown?.();
     this.#remember();

@@ -3,7 +3,7 @@
 import { ICONS, clear, h, icon, number, on, percent, shown, t } from "./dom.js";
 import { colour } from "./look.js";
 import { Figure } from "./plots.js";
-import { Job } from "./server.js";
+import { Job, progressOf } from "./server.js";
 import { methodsOf, pair, settings, setup } from "./settings.js";
 import { guide } from "./study.js";
 import { Trace } from "./trace.js";
@@ -94,7 +94,7 @@ export class Race {
         },
         onStatus: ({ state, waiting, progress }) => {
           if (state === "waiting") this.status.textContent = t(waiting > 0 ? "run.waiting" : "run.starting", { n: waiting });
-          else if (state === "loading") this.status.textContent = t("run.loading", { stage: progress?.stage ?? "", amount: "" });
+          else if (state === "loading") this.status.textContent = progressOf(progress).text;
           else if (this.lanes.length) this.status.textContent = t("race.running", { n: this.lanes.length, all: names.length, method: t(`method.${this.lanes.at(-1).method.name}`) });
         },
       });

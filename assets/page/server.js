@@ -2,7 +2,7 @@
 //
 // The page is drawn before Gradio is there; calls made until then wait for it.
 
-import { language } from "./dom.js";
+import { language, seconds, t } from "./dom.js";
 
 let connected;
 const connection = new Promise((resolve) => {
@@ -69,4 +69,18 @@ export class Job {
     this.stopped = true;
     if (this.id) ask("stop", { run: this.id }).catch(() => {});
   }
+}
+
+const STAGES = { downloading: "download", converting: "convert", loading: "load", waiting: "wait" };
+
+/** What the server does before a run: a sentence, and how far it is (0..1, NaN where nobody knows). */
+export function progressOf(progress) {
+  const { stage = "", done = 0, total = null, unit = "" } = progress ?? {};
+  const [verb, ...rest] = stage.split(" ");
+  const what = t(verb in STAGES ? `stage.${STAGES[verb]}` : "stage.other", { name: verb in STAGES ? rest.join(" ") : stage });
+  const megabytes = (bytes) => Math.round(bytes / 1e6);
+  let amount = "";
+  if (unit === "bytes") amount = `${megabytes(done)}${total ? ` / ${megabytes(total)}` : ""}\u202fMB`;
+  else if (unit === "seconds" && done >= 1) amount = seconds(done);
+  return { text: t("run.loading", { stage: what, amount }).trim(), share: total ? Math.min(1, done / total) : NaN };
 }

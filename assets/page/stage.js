@@ -137,7 +137,7 @@ export class Stage {
 
 /** Numbers inside sentences, in the reader's own notation. */
 function formatted(values = {}) {
-  return Object.fromEntries(Object.entries(values).map(([key, value]) => [key, typeof value === "number" ? number(value) : value]));
+  return Object.fromEntries(Object.entries(values).map(([key, value]) => [key, typeof value === "number" && !Number.isInteger(value) ? number(value) : value]));
 }
 
 const short = (name) => String(name).replace(/\/+$/, "").split("/").at(-1);

@@ -203,20 +203,20 @@ export class TokenCard {
     }
     const { token, iteration, index } = found;
     const kind = found.pending ? "pending" : found.fate;
-    node.append(
-      h("div", { class: "sv-card-head" },
-        h("span", { class: `sv-tok sv-${kind}`, text: named(token.text) }),
-        h("strong", { text: t(`token.${kind}`) })),
-      h("p", { class: "sv-small", text: this.#sentence(found) }),
-    );
     const bars = h("dl", { class: "sv-bars" });
     if (token.confidence !== undefined) bars.append(...bar(t("token.confidence"), token.confidence, "draft"));
     const given = found.ending ? token.probability : token.target_probability;
     if (given !== undefined && given !== null) bars.append(...bar(t("token.target"), given, "target"));
-    if (bars.childNodes.length) node.append(bars);
-    this.#alternatives(t("card.draft_alternatives"), found.ending ? [] : token.alternatives ?? [], "draft", token.id);
-    this.#alternatives(t("card.target_alternatives"), this.#targetsView(found), "target", token.id);
-    node.append(h("p", { class: "sv-small sv-muted", text: `${t("strip.iteration", { n: index + 1 })} \u00b7 ${t(`stop.${iteration.stop}`)}` }));
+    node.append(
+      h("div", {},
+        h("div", { class: "sv-card-head" },
+          h("span", { class: `sv-tok sv-${kind}`, text: named(token.text) }),
+          h("strong", { text: t(`token.${kind}`) })),
+        h("p", { class: "sv-small", text: this.#sentence(found) }),
+        h("p", { class: "sv-small sv-muted", text: `${t("strip.iteration", { n: index + 1 })} \u00b7 ${t(`stop.${iteration.stop}`)}` })),
+      h("div", {}, bars, this.#alternatives(t("card.draft_alternatives"), found.ending ? [] : token.alternatives ?? [], "draft", token.id)),
+      h("div", {}, this.#alternatives(t("card.target_alternatives"), this.#targetsView(found), "target", token.id)),
+    );
   }
 
   /** What the target thought at this place: known where its own token ended the iteration. */
@@ -231,10 +231,10 @@ export class TokenCard {
   }
 
   #alternatives(title, list, who, id) {
-    if (!list.length) return;
+    if (!list.length) return "";
     const bars = h("dl", { class: "sv-bars sv-alternatives" });
     list.slice(0, 5).forEach((other) => bars.append(...bar(named(other.text), other.probability, who, other.id === id)));
-    this.node.append(h("h4", { text: title }), bars);
+    return h("div", {}, h("h4", { text: title }), bars);
   }
 }
 

@@ -2,7 +2,7 @@
 
 import { clear, h, number, on, percent, t } from "./dom.js";
 import { theme } from "./look.js";
-import { Job, ask } from "./server.js";
+import { Job, ask, progressOf } from "./server.js";
 import { pair, settings } from "./settings.js";
 
 /** The strip of facts above a study: which models, which prompt, and the button that measures. */
@@ -72,8 +72,8 @@ export class StudyBar {
   #status({ state, waiting, progress }) {
     if (state === "waiting") this.#say(t(waiting > 0 ? "run.waiting" : "run.starting", { n: waiting }));
     else if (state === "loading" && progress) {
-      const amount = progress.unit === "bytes" ? `${Math.round(progress.done / 1e6)}\u202fMB` : "";
-      this.#say(t("run.loading", { stage: progress.stage, amount }), progress.total ? progress.done / progress.total : NaN);
+      const { text, share } = progressOf(progress);
+      this.#say(text, share);
     } else this.#say(t("study.measuring"), progress?.total ? progress.done / progress.total : NaN);
   }
 }

@@ -1,10 +1,10 @@
 // View 1, Watch: a prompt in, and every guess and verdict as it happens.
 
-import { emit, h, number, seconds, t } from "./dom.js";
+import { emit, h, number, t } from "./dom.js";
 import { Controls } from "./controls.js";
 import { Files } from "./files.js";
 import { LiveFigures } from "./live.js";
-import { Job } from "./server.js";
+import { Job, progressOf } from "./server.js";
 import { request } from "./settings.js";
 import { Stage } from "./stage.js";
 import { Trace } from "./trace.js";
@@ -75,9 +75,8 @@ export class Watch {
     const { state } = status;
     if (state === "waiting") this.controls.say(t(status.waiting > 0 ? "run.waiting" : "run.starting", { n: status.waiting }));
     else if (state === "loading") {
-      const { stage, done, total, unit } = status.progress ?? {};
-      const amount = unit === "bytes" ? `${Math.round(done / 1e6)}${total ? ` / ${Math.round(total / 1e6)}` : ""}\u202fMB` : seconds(done ?? 0);
-      this.controls.say(t("run.loading", { stage: stage ?? "", amount }), total ? done / total : NaN);
+      const { text, share } = progressOf(status.progress);
+      this.controls.say(text, share);
     } else if (state === "running") this.controls.say(t("run.running", { tokens: trace.sums(trace.ticks).emitted }));
     else if (state === "checking") {
       this.controls.say(t("run.checking"));

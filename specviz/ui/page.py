@@ -17,7 +17,7 @@ import gradio as gr
 
 from specviz.analysis.simulate import POLICIES
 from specviz.trace import TraceError, parse_trace, records_of
-from specviz.ui import boot, static
+from specviz.ui import boot, endpoints, static
 from specviz.ui.drawing import look_of
 from specviz.ui.limits import LIMITS
 from specviz.ui.player import player
@@ -79,6 +79,8 @@ class Site:
         run = self.runs.get(Reader(data).get("run"))
         if run is not None:
             run.stop()
+            if run.state == "waiting" and self.runs.claim(run.id):
+                run.state = "stopped"  # nobody has begun it, so nobody would notice
         return {}
 
     def upload(self, data: object) -> dict[str, Any]:
@@ -182,6 +184,7 @@ def build() -> gr.Blocks:
             show_progress="hidden",
             api_visibility="private",
         )
+        endpoints.register(site, MODEL_QUEUE)
     page.site = site
     return page
 

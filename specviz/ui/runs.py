@@ -23,6 +23,9 @@ ENDED = ("done", "stopped", "failed")
 MOST_AT_ONCE = 400
 
 
+WAITING_PAGES_ASK = 70.0  # seconds; browsers let a hidden page ask once a minute
+
+
 class Stopped(Exception):
     """Raised inside a run's work when nobody wants it any more."""
 
@@ -126,11 +129,12 @@ class Runs:
         """How many runs come first."""
         if run.state != "waiting":
             return 0
-        ahead = 0
+        ahead, now = 0, time.monotonic()
         for other in list(self._runs.values()):
             if other is run:
                 break
-            ahead += not other.ended
+            # A page that closed while it waited asks no more, and its run will never begin.
+            ahead += not other.ended and (other.claimed or now - other.touched < WAITING_PAGES_ASK)
         return ahead
 
     def expire(self, now: Callable[[], float] = time.monotonic) -> None:

@@ -23,7 +23,7 @@ from specviz.ui.drawing import plain
 # The thresholds of the curve, and the lookaheads of the map; a probe holds lookaheads up to MAX_LOOKAHEAD.
 THRESHOLDS = tuple(np.round(np.linspace(0, 1, 21), 2).tolist())
 MAX_LOOKAHEAD = 20
-MAP_LOOKAHEADS = (1, 2, 3, 4, 5, 6, 8, 10, 12)
+MAP_LOOKAHEADS = tuple(range(1, 13))
 
 
 @dataclass(eq=False)
@@ -52,7 +52,7 @@ class Study:
 
     def simulation(self, policy: str, lookahead: int, threshold: float, exit_layer: int | None) -> Simulation:
         """What a run with these settings would log."""
-        known = threshold if policy in ("dynamic", "heuristic") else 0.0
+        known = threshold if policy == "dynamic" else 0.0
         return simulate(self.probe, Policy(policy, lookahead, known), self._layer(exit_layer))
 
     # --- view 2: lookahead and oracle ----------------------------------------------------------------------

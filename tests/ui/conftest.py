@@ -25,16 +25,25 @@ def free_port() -> int:
 
 @pytest.fixture(scope="session")
 def app():
-    """The real app; tiny random models stand in for the pairs tiny and tiny-exit, so that nothing has to be trained."""
-    from specviz.ui import recorded
-    from specviz.ui.page import build, launch
-    from tests.tiny import tiny_pair
+    """The real app with the shipped models; where they are absent, tiny random ones stand in for them.
 
+    A slow random model stands in for SmolLM2, so that a run lasts long enough to be stopped, and nothing is fetched.
+    """
+    import torch
+
+    from specviz.models import zoo
+    from specviz.ui.page import build, launch
+    from tests.tiny import tiny_model, tiny_pair
+
+    torch.set_num_threads(1)
     demo = build()
-    target, draft = tiny_pair("llama", likeness=0.97, eos_ids=())
-    demo.site.shelf.put("tiny-layerskip", target)
-    demo.site.shelf.put("tiny-draft", draft)
-    recorded.catalogue.cache_clear()
+    shelf = demo.site.shelf
+    shelf.room = 8
+    if zoo.default_pair().name != "tiny":
+        target, draft = tiny_pair("llama", likeness=0.97, eos_ids=())
+        shelf.put("tiny-layerskip", target)
+        shelf.put("tiny-draft", draft)
+    shelf.put("smollm2", tiny_model("llama", eos_ids=(), num_hidden_layers=40, hidden_size=256, intermediate_size=512))
     _, url, _ = launch(
         demo, prevent_thread_lock=True, quiet=True, server_name="127.0.0.1", server_port=free_port(), share=False
     )
@@ -67,7 +76,7 @@ class Visitor:
 
     def new_page(self):
         page = self.context.new_page()
-        page.set_default_timeout(60_000)
+        page.set_default_timeout(120_000)
         page.on("console", lambda message: message.type == "error" and self.complaints.append(message.text))
         page.on("pageerror", lambda error: self.complaints.append(str(error)))
         return page
@@ -77,8 +86,8 @@ class Visitor:
             self.outside.append(request.url)
 
     def open(self, query: str = ""):
-        self.page.goto(self.url + query)
-        self.page.wait_for_selector("html.sv-mounted")
+        self.page.goto(self.url + query, wait_until="commit")
+        self.page.wait_for_selector("html.sv-mounted", state="attached")
         return self.page
 
     def close(self):

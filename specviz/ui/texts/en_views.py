@@ -1,6 +1,15 @@
 """English texts of the views behind Watch, of files and of their errors."""
 
 TEXTS = {
+    "stage.download": "Downloading {name}, once:",
+    "stage.convert": "Converting {name}, once:",
+    "stage.load": "Loading {name}",
+    "stage.wait": "Another run fetches this model; waiting",
+    "stage.other": "{name}",
+    "task.code.1": "Code 1",
+    "task.code.2": "Code 2",
+    "task.code.3": "Code 3",
+    "task.code.4": "Code 4",
     "view.explore": "Lookahead and oracle",
     "view.layers": "Exit layers",
     "view.race": "Race",

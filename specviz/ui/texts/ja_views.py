@@ -1,6 +1,15 @@
 """Japanese texts of the views behind Watch, of files and of their errors."""
 
 TEXTS = {
+    "stage.download": "{name} を取得しています（初回のみ）",
+    "stage.convert": "{name} を変換しています（初回のみ）",
+    "stage.load": "{name} を読み込んでいます",
+    "stage.wait": "別の実行がこのモデルを取得中です。お待ちください",
+    "stage.other": "{name}",
+    "task.code.1": "コード 1",
+    "task.code.2": "コード 2",
+    "task.code.3": "コード 3",
+    "task.code.4": "コード 4",
     "view.explore": "先読みとオラクル",
     "view.layers": "出口の層",
     "view.race": "競走",
