@@ -33,6 +33,7 @@ class App {
     this.show(this.query.get("view") in VIEWS ? this.query.get("view") : "watch");
     this.#open();
     on("settings", () => this.#remember());
+    on("run", ({ file }) => !file && this.query.delete("trace"));
     on("run", (run) => run.request && this.measured([{ pair: run.request.pair, method: run.trace.header?.method ?? {}, trace: run.trace, check: run.check }]));
   }
 
@@ -146,7 +147,11 @@ class App {
       else watch.stage.player.play();
     };
     this.openText = (text) => start(text, null);
-    this.openRecorded = async (file) => start(await (await fetch(`${setup.boot.base}traces/${file}`)).text(), file);
+    this.openRecorded = async (file) => {
+      start(await (await fetch(`${setup.boot.base}traces/${encodeURIComponent(file)}`)).text(), file);
+      this.query.set("trace", file);
+      this.#remember();
+    };
     if (wanted && traces.some((one) => one.file === wanted) && wanted !== first?.file) this.openRecorded(wanted);
     else if (first) start(first.text, first.file);
   }

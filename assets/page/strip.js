@@ -43,7 +43,10 @@ export class Strip {
 
   #showPrompt() {
     if (!this.trace.header || this.prompt.textContent) return;
-    this.prompt.textContent = shownLong(this.trace.header.prompt ?? "");
+    const { prompt = "", prompt_pieces: pieces = [] } = this.trace.header;
+    this.prompt.textContent = shownLong(prompt);
+    // Behind a chat template the text answers the prompt, it does not continue it.
+    this.prompt.classList.toggle("sv-question", pieces.length > 0 && pieces.join("").length > prompt.length + 8);
   }
 
   /** Draws the run as it stood at this tick. */
