@@ -41,16 +41,9 @@ def figures(trace: Trace, plain: Trace | None, probe: Probe, costs: Costs, look:
     layer = trace.header.method.get("exit_layer") if probe.kind == "early-exit" else None
     curve = from_probe.threshold_frame(probe, costs, layer)
     policy_rows = from_probe.policy_frame(probe, layer, {**from_probe.POLICIES, "dynamic": Policy("dynamic", 12, 0.4)})
-    cells = from_probe.heat_map_frame(probe, costs, lookaheads=range(1, 13))
-    cells["measured"] = (cells["exit_layer"] + cells["lookahead"]) % 5 == 0
-    spot = from_probe.sweet_spot_frame(probe, costs)
     base = {name: predict(costs, simulate(probe, policy, layer), layer).tokens_per_second
             for name, policy in from_probe.POLICIES.items() if name in ("constant", "oracle")}
     rng = np.random.default_rng(3)
-    measured = [
-        {**row, "speed": row["speed"] * rng.normal(1, 0.04), "acceptance": min(1.0, row["acceptance"] * rng.normal(1, 0.03))}
-        for row in spot.iloc[::2].to_dict("records") for _ in range(2)
-    ]  # fmt: skip
     lengths = [
         {"task": task, "prompt": f"{task} {number}", "lookahead": int(length)}
         for place, task in enumerate(("open-ended", "summarisation", "code", "japanese"))
@@ -61,19 +54,35 @@ def figures(trace: Trace, plain: Trace | None, probe: Probe, costs: Costs, look:
     if probe.kind == "early-exit":
         rest = [runs.run("constant", e, 6) for e in range(2, 12)] if probe.target == "made-up" else []
         seen = calibration.judged([trace, *rest])
+    sweep = _sweep(probe, costs, layer, look) if probe.kind == "early-exit" else {}
     return {
         "strip": iterations.acceptance_strip(trace, look),
         "lookahead": iterations.lookahead(trace, iterations.oracle_lookahead(trace, probe, layer), look),
         "oracle": oracle.oracle_distribution(pd.DataFrame(lengths), look),
         "policies": policies.policy_forwards(policy_rows, look=look),
         "threshold": thresholds.threshold_curve(curve, 0.4, base, look=look),
-        "sweet_spot": exits.sweet_spot(spot, measured, probe.layers, layer, look),
-        "heat_map": exits.heat_map(cells, chosen=(layer or 1, 4), look=look),
+        **sweep,
         "calibration": calibration.calibration(*seen, threshold=0.45, look=look),
         "confidence": calibration.confidence_curve(trace, look=look),
         "timeline": timeline.timeline(trace, plain, look),
         "kvq": kvq.kvq(trace, look=look),
         "empty": iterations.acceptance_strip(Trace(trace.header), look),
+    }
+
+
+def _sweep(probe: Probe, costs: Costs, layer: int | None, look: Look) -> dict[str, go.Figure]:
+    """The figures over exit layers; the points are made up around the prediction."""
+    cells = from_probe.heat_map_frame(probe, costs, lookaheads=range(1, 13))
+    cells["measured"] = (cells["exit_layer"] + cells["lookahead"]) % 5 == 0
+    spot = from_probe.sweet_spot_frame(probe, costs)
+    rng = np.random.default_rng(3)
+    measured = [
+        {**row, "speed": row["speed"] * rng.normal(1, 0.04), "acceptance": min(1.0, row["acceptance"] * rng.normal(1, 0.03))}
+        for row in spot.iloc[::2].to_dict("records") for _ in range(2)
+    ]  # fmt: skip
+    return {
+        "sweet_spot": exits.sweet_spot(spot, measured, probe.layers, layer, look),
+        "heat_map": exits.heat_map(cells, chosen=(layer or 1, 4), look=look),
     }
 
 
@@ -100,10 +109,12 @@ def main() -> None:
             for width in WIDTHS:
                 drawn.append(go.Figure(fig).update_layout(width=width))
                 files.append(args.folder / f"{name}-{'dark' if dark else 'light'}-{width}.png")
-    # All at once: starting the browser takes longer than drawing.
-    plotly.io.write_images(
-        drawn, files, width=[fig.layout.width for fig in drawn], height=[fig.layout.height for fig in drawn]
-    )
+    # Several at once, because starting the browser takes longer than drawing; not all, because a slow one gives up.
+    for at in range(0, len(files), 12):
+        batch = drawn[at : at + 12]
+        plotly.io.write_images(
+            batch, files[at : at + 12], width=[fig.layout.width for fig in batch], height=[fig.layout.height for fig in batch]
+        )
     print(f"{len(files)} pictures in {args.folder}")
 
 
