@@ -1,13 +1,15 @@
 """What simulated iterations cost: measured parts -> predicted seconds, tokens a second, speed-up. Numpy only.
 
 An iteration that drafts k tokens costs, with a draft model,
-    k draft steps (the first one reads one token more behind a full acceptance) + a target forward of k + 1 tokens,
+    k draft steps, a little more for the first, and one more token to read behind a full acceptance;
+    a target forward over k + 1 tokens;
 and with early exit at layer E of L,
-    k + 1 passes through E layers, k of them with the head + L - E layers and the head over k + 1 tokens,
+    k + 1 passes of one token through E layers, k of them with the head and a choice, and something once;
+    L - E layers over k + 1 tokens, and the head over them;
 and both the loop's own time (rewinding, spelling, logging): a part for the iteration and a part for each drafted token.
 Plain decoding is a target forward of 1 token and the loop's time for each token. The parts are measured by ``timing.py``
-on the same streams as the decoding core runs on. Each is a median with its quartiles; the low and high prediction take
-all lower and all upper quartiles at once. Costs hold for the context length that they were measured at.
+on the drafters and verifiers of the decoding core, as they run. Each is a median with its quartiles; the low and high
+prediction take all lower and all upper quartiles at once. Costs hold for the context length they were measured at.
 """
 
 from __future__ import annotations
@@ -38,15 +40,20 @@ class Costs:
     threads: int
     stream: str  # how the target's layers are run: "public", "split", "lean"
     context: int  # positions in the caches while measuring
-    sizes: tuple[int, ...]  # S, tokens in one forward
-    full: tuple[Timing, ...]  # (S,) a forward of all layers with the head, and the choice of each token
+    sizes: tuple[int, ...]  # S, tokens in one verification
     layers: int
-    head: tuple[Timing, ...] | None = None  # (S,) norm, head and choices; None where layers cannot be run apart
-    layer: tuple[Timing, ...] | None = None  # (S,) one layer
-    fixed: tuple[Timing, ...] | None = None  # (S,) what a call costs however few layers it runs
-    embed: Timing | None = None  # one token
-    exit: Timing | None = None  # norm, head, choice and confidence of one drafted token
-    draft_step: tuple[Timing, Timing] | None = None  # the draft model reads 1 token, or 2, and picks one
+    full: tuple[Timing, ...]  # (S,) verification by all layers: forward, head, choices
+    # Early exit; None where layers cannot be run apart.
+    verify_layer: tuple[Timing, ...] | None = None  # (S,) one layer of a verification that starts behind an exit
+    verify_rest: tuple[Timing, ...] | None = None  # (S,) the rest of it: head, choices, the call
+    draft_layer: Timing | None = None  # one layer of a drafted token
+    draft_rest: Timing | None = None  # the rest of a drafted token: embedding, head, choice, confidence
+    draft_once: Timing | None = None  # what a draft phase costs beside its tokens and layers
+    # A draft model; None where there is none.
+    step: Timing | None = None  # one drafted token
+    first: Timing | None = None  # what the first token of a draft costs more
+    behind_full: Timing | None = None  # and again behind a full acceptance, with one more token to read
+    head: Timing | None = None  # norm and head for one token; part of the others, for the record
     iteration: Timing = (0.0, 0.0, 0.0)  # the loop's own time for an iteration
     token: Timing = (0.0, 0.0, 0.0)  # and for each drafted token
     prefill_token: float = 0.0  # the target reads a prompt, for each of its tokens
@@ -61,8 +68,8 @@ class Costs:
     def draft_forward(self, exit_layer: int | None, level: int = MEDIAN) -> float:
         """Seconds to draft one token."""
         if exit_layer is None:
-            return self._draft_steps()[0][level]
-        return self._early(exit_layer, level) + self._split("exit")[level]
+            return self._of_draft("step")[level]
+        return exit_layer * self._of_layers("draft_layer")[level] + self._of_layers("draft_rest")[level]
 
     def cost_ratio(self, exit_layer: int | None) -> float:
         """c of the textbook formula: one draft step ÷ one plain forward of the target."""
@@ -73,17 +80,18 @@ class Costs:
         iteration before was accepted in full."""
         drafted = np.asarray(drafted)
         if exit_layer is None:
-            one, two = self._draft_steps()
-            return drafted * one[level] + (drafted > 0) * np.asarray(behind_full) * (two[level] - one[level])
-        return drafted * self.draft_forward(exit_layer, level) + self._early(exit_layer, level)
+            once = self._of_draft("first")[level] + np.asarray(behind_full) * self._of_draft("behind_full")[level]
+            return drafted * self._of_draft("step")[level] + (drafted > 0) * once
+        once = self._of_layers("draft_once")[level] + exit_layer * self._of_layers("draft_layer")[level]
+        return drafted * self.draft_forward(exit_layer, level) + once
 
     def verifying(self, exit_layer: int | None, drafted, level: int = MEDIAN) -> np.ndarray:
         """Seconds of the verification of so many drafted tokens (any shape)."""
         tokens = np.asarray(drafted) + 1
         if exit_layer is None:
             return self.verify(tokens, level)
-        parts = [(self._split("fixed"), 1), (self._split("layer"), self.layers - exit_layer), (self._split("head"), 1)]
-        return sum(times * _at(part, self.sizes, tokens, level) for part, times in parts)
+        layer = _at(self._of_layers("verify_layer"), self.sizes, tokens, level)
+        return (self.layers - exit_layer) * layer + _at(self._of_layers("verify_rest"), self.sizes, tokens, level)
 
     def loop(self, drafted, level: int = MEDIAN) -> np.ndarray:
         """Seconds that an iteration costs beside drafting and verifying."""
@@ -93,18 +101,13 @@ class Costs:
         """Seconds a token of plain decoding."""
         return float(self.verify(1, level)) + self.iteration[level]
 
-    def _draft_steps(self) -> tuple[Timing, Timing]:
-        if self.draft_step is None:
+    def _of_draft(self, name: str) -> Timing:
+        value = getattr(self, name)
+        if value is None:
             raise UsageError("these costs were measured without a draft model: measure them with one")
-        return self.draft_step
+        return value
 
-    def _early(self, exit_layer: int, level: int) -> float:
-        """Seconds of one token through the first layers, without the head."""
-        layer, fixed = self._split("layer"), self._split("fixed")
-        one = exit_layer * _at(layer, self.sizes, 1, level) + _at(fixed, self.sizes, 1, level)
-        return float(one) + self._split("embed")[level]
-
-    def _split(self, name: str):
+    def _of_layers(self, name: str):
         value = getattr(self, name)
         if value is None:
             raise UsageError(f"the layers of {self.target} were not measured apart: early exit cannot be predicted")
@@ -206,8 +209,8 @@ def grid_seconds(costs: Costs, grid: Grid, early_exit: bool, level: int = MEDIAN
         each = costs.drafting(layer, drafted, 0, level) + costs.verifying(layer, drafted, level) + costs.loop(drafted, level)
         out[index] = grid.counts[index] @ each
         if not early_exit:
-            one, two = costs.draft_step
-            out[index] += grid.behind_full[index] * (two[level] - one[level])
+            more = costs.drafting(None, 1, 1, level) - costs.drafting(None, 1, 0, level)
+            out[index] += grid.behind_full[index] * float(more)
     return out
 
 

@@ -192,7 +192,8 @@ class DraftReader:
     def _run(self, stream: Stream) -> Iterator[tuple[slice, Tensor]]:
         """Read as much of the sequence as fits into the draft model's context window."""
         for ids, place in _chunks(self._start, self._output, chunk_rows(self._draft, self.offset + len(self._output))):
-            ids = ids[: max(self.context - stream.length, 0)]
+            # A target may pick an id that the draft model does not have; it then reads its last one (AssistantDrafter).
+            ids = [min(token, self._draft.vocab_size - 1) for token in ids[: max(self.context - stream.length, 0)]]
             if not ids:
                 return
             logits = stream.forward(ids_tensor(ids, stream.device), keep=len(ids) if place.stop else 0)

@@ -1,10 +1,11 @@
-"""Measure what the parts of an iteration cost here: on the streams that the decoding core runs on, and its own loop."""
+"""Measure what the parts of an iteration cost here: on the drafters and verifiers of the decoding core, and its loop."""
 
 from __future__ import annotations
 
 import os
 import time
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from itertools import islice
 
 import numpy as np
@@ -12,16 +13,21 @@ import torch
 
 from specviz.analysis.cost import Costs, Timing
 from specviz.decoding import Detail, MethodConfig, Sampling, build, decode
-from specviz.decoding.methods import starting_sequence
-from specviz.decoding.sampling import Picker
+from specviz.decoding.drafters import Draft
+from specviz.decoding.methods import Session
+from specviz.decoding.policies import Constant
+from specviz.decoding.sampling import Pick, Picker
 from specviz.errors import UsageError
-from specviz.models.loading import LoadedModel, Progress, check_pair
-from specviz.models.streams import Stream, ids_tensor, layer_count, open_split_stream, open_stream
+from specviz.models.loading import LoadedModel, Progress
+from specviz.models.streams import ids_tensor, layer_count
 
 SIZES = (1, 2, 3, 4, 5, 6, 8, 10, 12, 16, 20, 24, 32)
+SHORT, LONG = 1, 5  # drafted tokens of the two phases that a draft step is the difference of
 WARM_UP = 1
 BURST = 4  # times that a part is run in a row
 FEWEST = 3  # repetitions that are made however long they take
+
+Part = Callable[[], tuple[float, float]]  # runs a part, returns its seconds (begin, end) and restores what it found
 
 
 def measure_costs(
@@ -30,13 +36,13 @@ def measure_costs(
     *,
     context: int = 128,
     sizes: Sequence[int] = SIZES,
-    repetitions: int = 9,
+    repetitions: int = 7,
     most_seconds: float = 60.0,
     progress: Progress | None = None,
 ) -> Costs:
     """Time every part, median and quartiles of the repetitions.
 
-    context: positions in the caches, cut to what the models take. sizes: tokens in one forward, with 1 and 2.
+    context: positions in the caches, cut to what the models take. sizes: tokens of a verification, 1 among them.
     repetitions run through all parts in turn, so that a slow moment of the machine falls on all of them; they end early
     behind most_seconds. The parts are those of the target alone, of its layers where they can be run apart, and of the
     draft model where one is given.
@@ -45,131 +51,153 @@ def measure_costs(
         raise UsageError("sizes: a forward of 1 token is needed, plain decoding is made of them")
     sizes = sorted(set(sizes))
     room = min([target.context, *([draft.context] if draft else [])])
-    context = max(1, min(context, room - max(sizes) - 2))
-    sizes = [size for size in sizes if context + size < room]
+    context = max(4, min(context, room - max(sizes) - 4))
+    sizes = [size for size in sizes if context + size <= room]
     bench = _Bench(target, draft, context, sizes)
     try:
         runs = bench.repeat(repetitions, most_seconds, progress)
     finally:
         bench.close()
-    timed = {name: _timing(seconds) for name, seconds in runs.items()}
-    parts: dict = {"full": tuple(timed["full", size] for size in sizes)}
-    if bench.layers:
-        lines = [_line(bench.depths, [runs["run", depth, size] for depth in bench.depths]) for size in sizes]
-        parts |= {
-            "head": tuple(timed["head", size] for size in sizes),
-            "layer": tuple(line[0] for line in lines), "fixed": tuple(line[1] for line in lines),
-            "embed": timed["embed",], "exit": timed["exit",],
-        }  # fmt: skip
+    parts: dict = {"full": tuple(_timing(runs["full", size]) for size in sizes)}
+    if bench.depths:
+        parts |= _layer_parts(runs, bench.depths, bench.layers, sizes)
+        parts["head"] = _timing(runs["head",])
     if draft is not None:
-        parts["draft_step"] = (timed["draft", 1], timed["draft", 2])
+        one, many, behind = (np.array(runs["draft", count]) for count in (SHORT, LONG, "behind"))
+        step = (many - one) / (LONG - SHORT)
+        parts |= {
+            "step": _timing(np.maximum(step, 1e-9)),
+            "first": _timing(np.maximum(one - SHORT * step, 0.0)),
+            "behind_full": _timing(np.maximum(behind - one, 0.0)),
+        }
     iteration, token = _loop_costs(target, draft, context)
     return Costs(
         target=target.name, draft=draft.name if draft else None, device=str(target.device),
-        threads=torch.get_num_threads(), stream=bench.kind, context=context, sizes=tuple(sizes),
-        layers=bench.layers or int(getattr(target.model.config, "num_hidden_layers", 0)),
+        threads=torch.get_num_threads(), stream=bench.kind, context=context, sizes=tuple(sizes), layers=bench.layers,
         iteration=iteration, token=token, prefill_token=bench.prefill / context,
         repetitions=len(runs["full", 1]), load=_load(), **parts,
     )  # fmt: skip
 
 
+def _layer_parts(runs: dict, depths: Sequence[int], layers: int, sizes: Sequence[int]) -> dict:
+    """From draft phases and verifications at a few exit layers to the costs of a layer and of the rest.
+
+    A verification of n tokens behind exit E is rest + (L - E) layer; a draft phase of k tokens is
+    once + (k + 1) E layer + k rest. Both are solved by least squares, repetition by repetition.
+    """
+    layer, rest = [], []
+    for size in sizes:
+        rows = np.array([[layers - depth, 1.0] for depth in depths])
+        solved = _solved(rows, np.array([runs["remainder", depth, size] for depth in depths]))
+        layer.append(_timing(solved[0]))
+        rest.append(_timing(solved[1]))
+    pairs = [(depth, count) for depth in depths for count in (SHORT, LONG)]
+    rows = np.array([[(count + 1) * depth, count, 1.0] for depth, count in pairs])
+    solved = _solved(rows, np.array([runs["early", depth, count] for depth, count in pairs]))
+    return {
+        "verify_layer": tuple(layer), "verify_rest": tuple(rest),
+        "draft_layer": _timing(solved[0]), "draft_rest": _timing(solved[1]), "draft_once": _timing(solved[2]),
+    }  # fmt: skip
+
+
+def _solved(rows: np.ndarray, seconds: np.ndarray) -> np.ndarray:
+    """Least squares: rows (points, unknowns), seconds (points, repetitions) -> (unknowns, repetitions). Noise may turn a
+    small part negative; a layer costs something, the rest at least nothing."""
+    solved = np.linalg.lstsq(rows, seconds, rcond=None)[0]
+    return np.maximum(solved, np.array([1e-9] + [0.0] * (len(solved) - 1))[:, None])
+
+
 class _Bench:
-    """Open streams at the same length, and one callable for each part. Each part restores what it found."""
+    """Open sessions of the core at the same length, and one callable for each part."""
 
     def __init__(self, target: LoadedModel, draft: LoadedModel | None, context: int, sizes: Sequence[int]):
-        self._device, self._context = target.device, context
-        self._opened: list[Stream] = []
-        self._ids = _some_ids(target, context + max(sizes))
-        self._picker = Picker(Sampling(), Detail(), target.device)
-        self.parts: dict[tuple, Callable[[], object]] = {}
-        self.layers, self.depths = 0, (0,)
+        # A draft that happens to hold an end of sequence would stop short of what is to be timed.
+        self._target = replace(target, eos_ids=frozenset())
+        self._draft = draft
+        self._device, self._context, self._sizes = target.device, context, sizes
+        self._ids = _some_ids(target, context)
+        self._sessions: list[Session] = []
+        self.parts: dict[tuple, Part] = {}
+        self.depths: tuple[int, ...] = ()
+        try:
+            self.layers = layer_count(target)
+            self.depths = tuple(sorted({1, self.layers // 2, self.layers - 1} - {0, self.layers}))
+        except UsageError:  # a family whose layers cannot be run apart: two-model methods only
+            self.layers = int(getattr(target.model.config, "num_hidden_layers", 0))
         try:
             with torch.inference_mode():
-                self._add_target(target, sizes)
-                if not target.is_encoder_decoder:
-                    self._add_layers(target, sizes)
+                self._add_full()
+                for depth in self.depths:
+                    self._add_early(depth)
                 if draft is not None:
-                    self._add_draft(target, draft)
+                    self._add_draft()
         except BaseException:
             self.close()
             raise
 
-    def _open(self, loaded: LoadedModel) -> Stream:
-        _, encoder_ids = starting_sequence(loaded, self._ids)
-        stream = open_stream(loaded, encoder_ids=encoder_ids, length=self._context + 64)
-        self._opened.append(stream)
-        stream.forward(self._tensor(self._context), keep=0)
-        return stream
-
-    def _tensor(self, count: int):
-        return ids_tensor(self._ids[:count], self._device)
-
-    def _add_target(self, target: LoadedModel, sizes: Sequence[int]) -> None:
-        stream = self._open(target)
-        self.kind = stream.kind
-        stream.rewind(0)
+    def _open(self, config: MethodConfig) -> Session:
+        method = build(config, self._target, self._draft)
+        picker = Picker(Sampling(), Detail(), self._device)
+        session = method.open(self._ids, max(self._sizes) + 1, picker)
+        self._sessions.append(session)
         self._sync()
         began = time.perf_counter()
-        stream.forward(self._tensor(self._context), keep=0)
+        session.prefill()
         self._sync()
-        self.prefill = time.perf_counter() - began
-        for size in sizes:
+        self._prefilled = time.perf_counter() - began
+        return session
 
-            def full(size=size):
-                logits = stream.forward(self._tensor(size), keep=size)
-                logits.argmax(dim=-1).tolist()
-                return stream
+    def _timed(self, session: Session, work: Callable[[], object]) -> Part:
+        length = len(session.sequence) - 1
 
-            self.parts["full", size] = full
+        def part() -> tuple[float, float]:
+            self._sync()
+            began = time.perf_counter()
+            work()
+            self._sync()
+            ended = time.perf_counter()
+            session.rewind(length)
+            return began, ended
 
-    def _add_layers(self, target: LoadedModel, sizes: Sequence[int]) -> None:
-        try:
-            self.layers = layer_count(target)
-            stream = open_split_stream(target, length=self._context + 64)
-        except UsageError:  # a family whose layers cannot be run apart: two-model methods only
-            self.layers = 0
-            return
-        self._opened.append(stream)
-        stream.run(stream.embed(self._tensor(self._context)), 0, self.layers)
-        self.depths = tuple(sorted({1, max(1, self.layers // 2), self.layers}))
-        for size in sizes:
-            hidden = stream.embed(self._tensor(size))
-            for depth in self.depths:
-                self.parts["run", depth, size] = lambda hidden=hidden, depth=depth: (stream.run(hidden, 0, depth), stream)[1]
-            self.parts["head", size] = lambda hidden=hidden: stream.head(hidden).argmax(dim=-1).tolist()
-        one = stream.embed(self._tensor(1))
-        self.parts["embed",] = lambda: stream.embed(self._tensor(1))
-        self.parts["exit",] = lambda: self._picker.pick(stream.head(one[:, -1:])[0])
+        return part
 
-    def _add_draft(self, target: LoadedModel, draft: LoadedModel) -> None:
-        shared = check_pair(target, draft)
-        stream = self._open(draft)
-        for size in (1, 2):
+    def _add_full(self) -> None:
+        session = self._open(MethodConfig("autoregressive"))
+        self.kind, self.prefill = session.stream_kinds["target"], self._prefilled
+        for size in self._sizes:
+            draft = Draft(_picks(self._ids, size - 1))
+            self.parts["full", size] = self._timed(session, lambda draft=draft: _verified(session, draft))
 
-            def step(size=size):
-                self._picker.pick(stream.forward(self._tensor(size), keep=1)[0][:shared])
-                return stream
+    def _add_early(self, depth: int) -> None:
+        session = self._open(MethodConfig("early-exit", lookahead=LONG, exit_layer=depth))
+        stream = session.verifier.stream
+        for count in (SHORT, LONG):
+            self.parts["early", depth, count] = self._timed(session, lambda count=count: _proposed(session, count))
+        for size in self._sizes:
+            states = stream.embed(ids_tensor(self._ids[:1] * size, self._device))
+            draft = Draft(_picks(self._ids, size - 1), exit_states=states)
+            self.parts["remainder", depth, size] = self._timed(session, lambda draft=draft: _verified(session, draft))
+        if ("head",) not in self.parts:
+            one = stream.embed(ids_tensor(self._ids[:1], self._device))
+            self.parts["head",] = self._timed(session, lambda: stream.head(one))
 
-            self.parts["draft", size] = step
+    def _add_draft(self) -> None:
+        session = self._open(MethodConfig("constant", lookahead=LONG))
+        for count in (SHORT, LONG):
+            self.parts["draft", count] = self._timed(session, lambda count=count: _proposed(session, count))
+        longer = [*session.sequence, self._ids[0]]
+        self.parts["draft", "behind"] = self._timed(session, lambda: _proposed(session, SHORT, longer))
 
     @torch.inference_mode()
     def repeat(self, repetitions: int, most_seconds: float, progress: Progress | None) -> dict[tuple, list[float]]:
         """Seconds of every repetition of every part."""
         runs: dict[tuple, list[float]] = {name: [] for name in self.parts}
-        began = time.perf_counter()
+        start = time.perf_counter()
         for turn in range(-WARM_UP, repetitions):
-            if turn >= FEWEST and time.perf_counter() - began > most_seconds:
+            if turn >= FEWEST and time.perf_counter() - start > most_seconds:
                 break
             for name, part in self.parts.items():
-                burst = []
-                for _ in range(BURST):
-                    self._sync()
-                    start = time.perf_counter()
-                    touched = part()
-                    self._sync()
-                    burst.append(time.perf_counter() - start)
-                    if any(touched is stream for stream in self._opened):
-                        touched.rewind(self._context)
+                burst = [ended - began for began, ended in (part() for _ in range(BURST))]
                 if turn >= 0:
                     # The first of a burst finds another part's weights in the processor's caches, which in a run
                     # happens once a phase and not once a token.
@@ -183,25 +211,39 @@ class _Bench:
             torch.cuda.synchronize(self._device)
 
     def close(self) -> None:
-        for stream in self._opened:
-            stream.close()
+        for session in self._sessions:
+            session.close()
+
+
+def _proposed(session: Session, count: int, sequence: Sequence[int] | None = None) -> Draft:
+    return session.drafter.propose(session.sequence if sequence is None else sequence, Constant(count), count, count)
+
+
+def _verified(session: Session, draft: Draft) -> list[int]:
+    return session.verifier.verify(session.sequence, draft).argmax(dim=-1).tolist()
+
+
+def _picks(ids: Sequence[int], count: int) -> list[Pick]:
+    return [Pick(ids[index % len(ids)], 1.0) for index in range(count)]
 
 
 def _loop_costs(target: LoadedModel, draft: LoadedModel | None, context: int) -> tuple[Timing, Timing]:
     """The loop's own time, an iteration and a drafted token, from real iterations: what is neither drafting nor
     verifying. One more drafted token costs the same wherever the draft comes from."""
     ids = _some_ids(target, context)
-    none = list(_own_seconds(decode(ids, build(MethodConfig("autoregressive"), target), 33)))
+    none = [seconds for _, seconds in _own_seconds(decode(ids, build(MethodConfig("autoregressive"), target), 33))]
     many = 8
     config = MethodConfig("constant", lookahead=many) if draft else MethodConfig("early-exit", lookahead=many, exit_layer=1)
     try:
         method = build(config, target, draft)
     except UsageError:
-        return _timing([seconds for _, seconds in none]), (0.0, 0.0, 0.0)
-    some = [
-        (seconds, drafted) for drafted, seconds in _own_seconds(islice(decode(ids, method, 8 * many), 17)) if drafted
-    ]
-    iteration = _timing([seconds for _, seconds in none])
+        method = None
+    some = [] if method is None else [
+        (seconds, drafted) for drafted, seconds in _own_seconds(islice(decode(ids, method, 16 * many), 25)) if drafted
+    ]  # fmt: skip
+    if not none:  # the first token ended the text
+        return (0.0, 0.0, 0.0), (0.0, 0.0, 0.0)
+    iteration = _timing(none)
     each = [(seconds - iteration[0]) / drafted for seconds, drafted in some]
     return iteration, _timing(np.maximum(each, 0.0)) if each else (0.0, 0.0, 0.0)
 
@@ -230,15 +272,6 @@ def _some_ids(loaded: LoadedModel, count: int) -> list[int]:
 def _timing(seconds) -> Timing:
     median, low, high = np.quantile(np.asarray(seconds, np.float64), [0.5, 0.25, 0.75]).tolist()
     return median, low, high
-
-
-def _line(depths: Sequence[int], seconds: Sequence[Sequence[float]]) -> tuple[Timing, Timing]:
-    """Seconds of runs through several depths, repetition by repetition -> (one layer, what a call costs beside them)."""
-    if len(depths) < 2:
-        return _timing(np.array(seconds[0]) / depths[0]), (0.0, 0.0, 0.0)
-    slopes, offsets = np.polyfit(depths, np.array(seconds), 1)
-    # Noise may turn a small part negative; a layer costs something, a call at least nothing.
-    return _timing(np.maximum(slopes, 1e-9)), _timing(np.maximum(offsets, 0.0))
 
 
 def _load() -> float:

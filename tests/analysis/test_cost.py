@@ -31,12 +31,13 @@ def flat(value: float) -> tuple[float, float, float]:
 
 
 def known_costs(**over) -> Costs:
-    """4 layers of 10 ms for one token and 12 for four; head 5, exit 6, fixed 1, embed 0.5; draft steps 8 and 9."""
+    """4 layers of 10 ms to draft, 10 to 12 to verify 1 to 4 tokens with 6 more; draft steps 8 and 1 more at first."""
     parts = {
         "target": "t", "draft": "d", "device": "cpu", "threads": 1, "stream": "split", "context": 10,
-        "sizes": (1, 2, 4), "full": (flat(46e-3), flat(50e-3), flat(58e-3)), "layers": 4,
-        "head": (flat(5e-3),) * 3, "layer": (flat(10e-3), flat(11e-3), flat(12e-3)), "fixed": (flat(1e-3),) * 3,
-        "embed": flat(0.5e-3), "exit": flat(6e-3), "draft_step": (flat(8e-3), flat(9e-3)),
+        "sizes": (1, 2, 4), "layers": 4, "full": (flat(46e-3), flat(50e-3), flat(58e-3)),
+        "verify_layer": (flat(10e-3), flat(11e-3), flat(12e-3)), "verify_rest": (flat(6e-3),) * 3,
+        "draft_layer": flat(10e-3), "draft_rest": flat(7e-3), "draft_once": flat(2e-3),
+        "step": flat(8e-3), "first": flat(0.5e-3), "behind_full": flat(1e-3),
         "iteration": flat(1e-3), "token": flat(0.1e-3), "repetitions": 3,
     }  # fmt: skip
     return Costs(**{**parts, **over})
@@ -47,13 +48,15 @@ def test_parts_add_up_by_hand():
     assert costs.plain_token() == pytest.approx(47e-3)
     assert costs.verify(3) == pytest.approx(54e-3)
     assert costs.verify(8) == pytest.approx(74e-3)  # on with the slope of the last part
-    assert costs.drafting(None, 3) == pytest.approx(24e-3)
-    assert costs.drafting(None, 3, behind_full=1) == pytest.approx(25e-3)
+    assert costs.drafting(None, 3) == pytest.approx(24.5e-3)
+    assert costs.drafting(None, 3, behind_full=1) == pytest.approx(25.5e-3)
     assert costs.drafting(None, 0, behind_full=1) == 0
-    # exit 1: a pass is 10 + 1 + 0.5; two drafts are three passes and two exits; three layers and the head verify 3
-    assert costs.drafting(1, 2) == pytest.approx(3 * 11.5e-3 + 2 * 6e-3)
-    assert costs.verifying(1, 2) == pytest.approx(3 * 11.5e-3 + 1e-3 + 5e-3)
-    assert costs.cost_ratio(1) == pytest.approx(17.5 / 46)
+    # exit 2: three passes of two layers for two drafts, two choices, and what is paid once
+    assert costs.drafting(2, 2) == pytest.approx(3 * 20e-3 + 2 * 7e-3 + 2e-3)
+    assert costs.drafting(2, 0) == pytest.approx(22e-3)
+    assert costs.verifying(1, 1) == pytest.approx(3 * 11e-3 + 6e-3)
+    assert costs.verifying(1, 2) == pytest.approx(3 * 11.5e-3 + 6e-3)
+    assert costs.cost_ratio(1) == pytest.approx(17 / 46)
     assert costs.cost_ratio(None) == pytest.approx(8 / 46)
 
 
@@ -141,19 +144,22 @@ def test_costs_are_measured_for_every_part():
     costs = measure_costs(target, draft, context=20, sizes=(1, 2, 4), repetitions=3)
     assert costs.sizes == (1, 2, 4)
     assert costs.layers == 6
-    for name in ("full", "head", "layer", "fixed"):
+    for name in ("full", "verify_layer", "verify_rest"):
         assert len(getattr(costs, name)) == 3
-    for timing in (*costs.full, *costs.head, *costs.layer, costs.embed, costs.exit, *costs.draft_step, costs.iteration):
+    positive = (*costs.full, *costs.verify_layer, costs.draft_layer, costs.head, costs.step, costs.iteration)
+    for timing in positive:
         assert 0 < timing[1] <= timing[0] <= timing[2]
+    for timing in (*costs.verify_rest, costs.draft_rest, costs.draft_once, costs.first, costs.behind_full, costs.token):
+        assert 0 <= timing[1] <= timing[0] <= timing[2]
     assert costs.draft_forward(5) > costs.draft_forward(1) > 0
 
 
 def test_layers_that_cannot_be_run_apart_leave_the_two_model_costs():
     target, draft = tiny_pair("t5")
     costs = measure_costs(target, draft, context=8, sizes=(1, 2), repetitions=3)
-    assert costs.layer is None
+    assert costs.verify_layer is None
     assert costs.drafting(None, 2) > 0
     with pytest.raises(UsageError, match="were not measured apart"):
         costs.draft_forward(2)
     with pytest.raises(UsageError, match="without a draft model"):
-        dataclasses.replace(costs, draft_step=None).drafting(None, 2)
+        dataclasses.replace(costs, step=None).drafting(None, 2)
