@@ -85,7 +85,7 @@ class App {
         h("div", { class: "sv-head-tools" }, languages, this.themeButton)),
       this.intro = h("p", { class: "sv-intro", t: "app.intro" }),
       tabs,
-      this.main = h("main", { id: "sv-main", tabindex: "-1" }, panels),
+      this.main = h("div", { id: "sv-main", tabindex: "-1" }, panels),
       this.live = h("p", { class: "sv-hidden", role: "status", "aria-live": "polite" }));
     this.#headWords();
     on("language", () => this.#headWords());

@@ -9,7 +9,7 @@ export class Stage {
   constructor() {
     this.trace = new Trace();
     this.player = new Player(this.trace);
-    this.strip = new Strip();
+    this.strip = new Strip("token");
     this.card = new TokenCard();
     this.title = h("h2", { class: "sv-run-title" });
     this.state = h("span", { class: "sv-badge" });

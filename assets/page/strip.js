@@ -7,7 +7,9 @@ import { emit, h, named, on, percent, shown, t } from "./dom.js";
 import { fate as fateOf } from "./trace.js";
 
 export class Strip {
-  constructor() {
+  /** name: part of the ids of its tokens, since a page may hold several strips. */
+  constructor(name) {
+    this.name = name;
     this.prompt = h("span", { class: "sv-prompt" });
     this.body = h("div", { class: "sv-tokens", role: "listbox", tLabel: "strip.label", tabindex: "0" });
     this.node = h("div", { class: "sv-strip", tabindex: "-1" }, this.prompt, this.body);
@@ -85,22 +87,20 @@ export class Strip {
     const iteration = this.trace.iterations[index];
     const tokens = (iteration.draft ?? []).map((token, j) => {
       const fate = fateOf(iteration, j);
-      return { node: chip(token.text), fate, first: fate === "refused" && j === iteration.accepted, token, j };
+      return { node: chip(token.text, fate !== "refused"), fate, first: fate === "refused" && j === iteration.accepted, token, j };
     });
     if (iteration.ending) {
       const { ending } = iteration;
-      tokens.push({ node: chip(ending.text), fate: ending.kind, token: ending, ending: true, j: tokens.length });
+      tokens.push({ node: chip(ending.text, true), fate: ending.kind, token: ending, ending: true, j: tokens.length });
     }
     // role=group inside a listbox: a screen reader hears which tokens were guessed together.
     const node = h("span", { class: "sv-group", role: "group" });
     node.dataset.iteration = index;
     node.setAttribute("aria-label", t("strip.iteration", { n: index + 1 }));
     tokens.forEach((token) => {
-      token.node.id = `sv-token-${index}-${token.j}`;
+      token.node.id = `sv-${this.name}-${index}-${token.j}`;
       token.node.dataset.j = token.j;
       node.append(token.node);
-      // A line break that is part of the text breaks the line; one that was refused does not.
-      if (token.fate !== "refused" && token.token.text.endsWith("\n")) node.append(h("br"));
     });
     return { node, tokens, step: undefined };
   }
@@ -161,17 +161,15 @@ export class Strip {
   }
 }
 
-function chip(text) {
+/** A token on the page. breaks: does a line break of it break the line? One that was refused does not. */
+function chip(text, breaks) {
   const node = h("span", { role: "option", "aria-selected": "false" });
   const visible = shown(text);
   if (visible === "") node.append(h("i", { class: "sv-partial", text: "\u25cc" }));
-  else {
-    // Line breaks would tear a chip apart: each is a sign inside it, and the break follows behind.
-    visible.split("\n").forEach((part, i) => {
-      if (i > 0) node.append(h("i", { class: "sv-break", text: "\u23ce" }));
-      if (part) node.append(part);
-    });
-  }
+  visible.split("\n").forEach((part, i) => {
+    if (i > 0) node.append(h("i", { class: "sv-break", text: "\u23ce" }), breaks ? h("br") : "");
+    if (part) node.append(part);
+  });
   return node;
 }
 
@@ -237,7 +235,7 @@ export class TokenCard {
     if (!list.length) return "";
     const bars = h("dl", { class: "sv-bars sv-alternatives" });
     list.slice(0, 5).forEach((other) => bars.append(...bar(named(other.text), other.probability, who, other.id === id)));
-    return h("div", {}, h("h4", { text: title }), bars);
+    return h("div", {}, h("h3", { class: "sv-h4", text: title }), bars);
   }
 }
 

@@ -10,7 +10,7 @@ export class Walk {
   constructor(app) {
     this.app = app;
     this.step = 0;
-    this.strip = new Strip();
+    this.strip = new Strip("walk");
     this.strip.body.tabIndex = 0;
     this.title = h("h2", { tabindex: "-1" });
     this.text = h("p", { class: "sv-walk-text" });

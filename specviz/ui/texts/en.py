@@ -49,7 +49,7 @@ TEXTS = {
     "card.fate": "result",
     "why.pending": "The draft has guessed it; the target has not looked yet.",
     "why.accepted": "The target would have written this token itself, so the guess is kept.",
-    "why.refused": "The target wanted {other} here. This guess is thrown away, and all guesses behind it.",
+    "why.refused": "The target wanted “{other}” here. This guess is thrown away, and all guesses behind it.",
     "why.after": "An earlier guess was already wrong, so this one was built on the wrong text and is thrown away.",
     "why.correction": "The target's own token, in place of the guess that it refused.",
     "why.bonus": "All guesses were right, so the target's pass yields one more token for free.",

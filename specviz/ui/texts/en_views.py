@@ -149,14 +149,14 @@ TEXTS = {
     ),
     "walk.refuse.title": "The first wrong guess ends it",
     "walk.refuse.text": (
-        "Guesses are kept as long as they agree. Here the draft wanted {wrong}, the target {right}: the "
+        "Guesses are kept as long as they agree. Here the draft wanted “{wrong}”, the target “{right}”: the "
         "guess is struck out with everything behind it, and the target's own token takes its place. So "
         "the text is always the target's."
     ),
     "walk.bonus.title": "All right: one token for free",
     "walk.bonus.text": (
         "If all {fullcount} guesses are right, the same pass has already worked out what comes next: "
-        "{bonus} is a bonus. In the best case a pass yields all guesses plus one."
+        "“{bonus}” is a bonus. In the best case a pass yields all guesses plus one."
     ),
     "walk.rate.title": "How much is gained?",
     "walk.rate.text": (
