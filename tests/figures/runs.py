@@ -7,7 +7,7 @@ import re
 import numpy as np
 
 from specviz.analysis.as_trace import as_trace
-from specviz.analysis.cost import Costs, iteration_seconds
+from specviz.analysis.cost import iteration_seconds
 from specviz.analysis.probe import Probe
 from specviz.analysis.simulate import Policy, simulate
 from specviz.trace import DraftToken, Footer, Header, Iteration, TargetToken, Trace
@@ -70,21 +70,46 @@ def run(policy: str = "dynamic", exit_layer: int | None = 4, lookahead: int = 8,
     return trace
 
 
-def costs(layers: int = 12) -> Costs:
-    """Costs of a made-up machine: 1 ms a layer and token batch, a little more for more tokens, quartiles 5 % around it."""
+class MadeUpCosts:
+    """A made-up machine that answers what ``Costs`` answers: 1 ms a layer, a little more for more tokens, 5 % spread."""
 
-    def around(value: float) -> tuple[float, float, float]:
-        return value, value * 0.95, value * 1.06
+    behind_full = (0.0002, 0.0002, 0.0002)
 
-    sizes = (1, 8, 32)
-    grow = [1.0, 1.15, 1.9]
-    return Costs(
-        target="made-up", draft="made-up-draft", device="cpu", threads=1, stream="split", context=128, sizes=sizes,
-        full=tuple(around(0.001 * (layers + 1) * g) for g in grow), layers=layers,
-        head=tuple(around(0.001 * g) for g in grow), layer=tuple(around(0.001 * g) for g in grow),
-        fixed=(around(0.0001),) * 3, embed=around(0.00002), exit=around(0.0008),
-        draft_step=(around(0.002), around(0.0022)), iteration=around(0.0003), token=around(0.00005),
-    )  # fmt: skip
+    def __init__(self, layers: int = 12):
+        self.layers = layers
+
+    def verify(self, tokens, level: int = 0):
+        return 0.001 * (self.layers + 1) * (0.98 + 0.02 * np.asarray(tokens, float)) * self._spread(level)
+
+    def draft_forward(self, exit_layer, level: int = 0) -> float:
+        return (0.002 if exit_layer is None else 0.001 * exit_layer + 0.0009) * self._spread(level)
+
+    def cost_ratio(self, exit_layer) -> float:
+        return self.draft_forward(exit_layer) / float(self.verify(1))
+
+    def drafting(self, exit_layer, drafted, behind_full=0, level: int = 0):
+        drafted = np.asarray(drafted)
+        if exit_layer is None:
+            return drafted * self.draft_forward(None, level) + (drafted > 0) * np.asarray(behind_full) * 0.0002
+        return drafted * self.draft_forward(exit_layer, level) + 0.001 * exit_layer * self._spread(level)
+
+    def verifying(self, exit_layer, drafted, level: int = 0):
+        part = 1 if exit_layer is None else (self.layers + 1 - exit_layer) / (self.layers + 1)
+        return part * self.verify(np.asarray(drafted) + 1, level)
+
+    def loop(self, drafted, level: int = 0):
+        return 0.0003 + np.asarray(drafted) * 0.00005
+
+    def plain_token(self, level: int = 0) -> float:
+        return float(self.verify(1, level)) + 0.0003
+
+    @staticmethod
+    def _spread(level: int) -> float:
+        return (1.0, 0.95, 1.06)[level]
+
+
+def costs(layers: int = 12) -> MadeUpCosts:
+    return MadeUpCosts(layers)
 
 
 def small() -> Trace:
