@@ -13,9 +13,9 @@ For a model of Llama-8B's size (32 layers, hidden 4,096, 32 heads, 8 of them for
 behind a prompt of 512: C = 65. Logits of a chunk are 65 x 128,256 = 8.3 million numbers, 33 MB in float32, and there are
 two or three such tensors at a time while they are reduced: 0.1 GB. All logits at once would be 31 x 512 x 128,256 = 2.0
 billion numbers, 8 GB. The cache takes 2 x 8 x 128 x 32 x 2 bytes = 131 kB a position in bfloat16: 134 MB for the 1,024
-positions, 0.5 GB more while 64 continuations of up to 60 tokens hang on it. The probe is 31 x 512 x 16 bytes = 0.25 MB
-and W x J x 12 bytes: 7 to 11 MB before compression if every position of every row were wrong. So: the model's own 16 GB
-and less than 1 GB beside it.
+positions, 0.4 GB more while 64 continuations of up to 47 tokens hang on it (J for lookaheads up to 20, see ``_reach``).
+The probe is 31 x 512 x 16 bytes = 0.25 MB and W x J x 12 bytes: 9 MB before compression if every position of every row
+were wrong. So: the model's own 16 GB and less than 1 GB beside it.
 Work: reading takes 1,024 x 14 GFLOP for the layers and 31 x 512 x 1.05 GFLOP for the heads: 14 + 17 = 31 TFLOP. The
 continuations take W J (0.44 E + 1.05) GFLOP: with half of all positions wrong, J = 30 and E = 16 on average, that is
 7,900 x 30 x 8.0 = 1,900 TFLOP, sixty times as much. At 300 TFLOP/s (one large GPU, bfloat16) that is 0.1 and 6 s, at

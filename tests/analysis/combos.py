@@ -10,9 +10,10 @@ from dataclasses import dataclass, field
 from specviz.analysis.as_trace import as_trace
 from specviz.analysis.measure import measure_probe
 from specviz.analysis.probe import Probe
+from specviz.analysis.prompts import load_prompts
 from specviz.analysis.simulate import Policy, nearest_tie, simulate
 from specviz.decoding import MethodConfig, build, decode
-from specviz.models.loading import LoadedModel, encode_prompt
+from specviz.models.loading import LoadedModel, encode_prompt, load_model
 from specviz.trace import Trace
 from tests.tiny import EOS, PROMPTS, tiny_model, tiny_pair
 
@@ -131,6 +132,25 @@ def random_case(random_: random.Random) -> tuple[LoadedModel, LoadedModel | None
         exit_layers=layers, trace=alone(target, prompt_ids, limit),
     )  # fmt: skip
     return target, None if early else draft, probe
+
+
+def run_shipped(count: int, seed: int, per_case: int) -> Tally:
+    """The same on the shipped models: exit layers of the recipe-trained one, and the distilled draft model."""
+    random_ = random.Random(seed)
+    target, small = load_model("tiny-layerskip"), load_model("tiny-draft")
+    prompts = load_prompts("code", "prefix")
+    tally = Tally()
+    while tally.combinations < count:
+        draft = random_.choice([None, small])
+        ids = tuple(encode_prompt(target, random_.choice(prompts).text))
+        probe = measure_probe(
+            target, ids, draft, limit=48, max_lookahead=MAX_LOOKAHEAD, trace=alone(target, ids, 48),
+            exit_layers=None if draft else random_.sample(range(1, 12), 3),
+        )  # fmt: skip
+        names = ASSISTED if draft else EARLY
+        for at in range(per_case):
+            compare(target, draft, probe, random_config(random_, names[at % len(names)], probe), tally)
+    return tally
 
 
 def run_combinations(count: int, seed: int, per_case: int) -> Tally:

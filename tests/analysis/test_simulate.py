@@ -6,9 +6,10 @@ from specviz.analysis.measure import measure_probe
 from specviz.analysis.simulate import Policy, simulate
 from specviz.decoding import MethodConfig, build, decode
 from specviz.errors import UsageError
+from specviz.models import zoo
 from specviz.models.loading import encode_prompt
 from specviz.trace import Trace
-from tests.analysis.combos import EARLY, Tally, compare, run_combinations
+from tests.analysis.combos import EARLY, Tally, compare, run_combinations, run_shipped
 from tests.analysis.test_probe import small_probe
 from tests.tiny import PROMPTS, tiny_pair
 
@@ -25,6 +26,16 @@ def test_simulation_equals_decoding(capsys):
 @pytest.mark.parametrize("seed", range(2, 8))
 def test_simulation_equals_decoding_over_hundreds_of_combinations(seed, capsys):
     tally = run_combinations(120, seed=seed, per_case=4)
+    with capsys.disabled():
+        print(f"\n{tally}")
+    assert len(tally.ties) <= 2
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not zoo.MODELS["tiny-layerskip"].here or not zoo.MODELS["tiny-draft"].here,
+                    reason="the shipped models are not in assets/models")  # fmt: skip
+def test_simulation_equals_decoding_on_the_shipped_models(capsys):
+    tally = run_shipped(64, seed=1, per_case=8)
     with capsys.disabled():
         print(f"\n{tally}")
     assert len(tally.ties) <= 2
