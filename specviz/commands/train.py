@@ -7,7 +7,7 @@ from dataclasses import fields, replace
 from pathlib import Path
 
 from specviz.errors import UsageError
-from specviz.training.config import DEFAULTS, ModelShape, TrainConfig, parse_contexts
+from specviz.training.config import DEFAULTS, ModelShape, TrainConfig, parse_contexts, parse_order
 from specviz.training.recipe import CURRICULA, Recipe
 
 RECIPES = {
@@ -16,7 +16,7 @@ RECIPES = {
     "distill": "a shallow draft that learns a target's own choices",
 }
 # What may be changed when a run is resumed; everything else is the run's own.
-LATE = ("tokens", "minutes", "own_from")
+LATE = ("tokens", "minutes", "stop_step", "own_from", "last_share", "dropout", "target", "learning_rate")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -57,12 +57,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     loop.add_argument("--warmup-steps", type=int)
     loop.add_argument("--stop-step", type=int, metavar="N", help="end there, with all schedules as if it went on")
     loop.add_argument("--weights", metavar="DIR", help="begin with the weights of this model")
+    loop.add_argument("--layer-order", type=parse_order, metavar="0,1,…", help="rearrange the layers of --weights")
     loop.add_argument("--first-step", type=int, metavar="N", help="begin at this step of the schedules")
     loop.add_argument("--evaluate-every", type=int, metavar="TOKENS")
     loop.add_argument("--device", help="cpu or cuda (default: cuda where there is one)")
     loop.add_argument("--threads", type=int, help="CPU threads")
     ship = parser.add_argument_group("ship")
     ship.add_argument("--run", type=Path, metavar="DIR", help="the finished run")
+    ship.add_argument("--before", type=Path, nargs="+", metavar="DIR", help="the runs whose weights it went on from, first one first")
     ship.add_argument("--to", type=Path, metavar="DIR", help="the model's new folder")
     ship.add_argument("--draft", type=Path, metavar="DIR", help="a draft model to measure beside it")
     ship.add_argument("--machine", help="what the card says about the machine")
@@ -76,6 +78,7 @@ def configuration(args: argparse.Namespace, folder: Path) -> TrainConfig:
         if config.kind != args.recipe:
             raise UsageError(f"{folder}: this is a {config.kind} run, not {args.recipe}")
         given = {name: value for name, value in given.items() if name in LATE}
+        given.setdefault("stop_step", 0)
     else:
         config = DEFAULTS[args.recipe]
     if "corpus" in given:
@@ -104,6 +107,12 @@ def load_weights(config: TrainConfig):
     )
     if shape != config.shape:
         raise UsageError(f"--weights {config.weights}: a model of another shape ({shape})")
+    if config.layer_order:
+        states = model.state_dict()
+        for new, old in enumerate(config.layer_order):
+            for name, value in model.model.layers[old].state_dict().items():
+                states[f"model.layers.{new}.{name}"] = value.clone()
+        model.load_state_dict(states)
     return model
 
 
@@ -113,7 +122,7 @@ def run(args: argparse.Namespace) -> int:
 
         if not args.run or not args.to:
             raise UsageError("ship needs --run DIR and --to DIR")
-        ship(args.run, args.to, draft=args.draft, machine=args.machine)
+        ship(args.run, args.to, draft=args.draft, machine=args.machine, before=args.before)
         return 0
     folder = args.out or Path("runs") / args.recipe
     config = configuration(args, folder)
@@ -140,8 +149,11 @@ def run(args: argparse.Namespace) -> int:
     else:
         corpus = prepare(corpora, config.shape.vocabulary, folder.parent / "corpus", stdlib=config.stdlib)
         trainer = Trainer(config, corpus, folder, device, load_weights(config))
-    if args.resume and not trainer.load_checkpoint():
-        print("no checkpoint yet, starting again")
+    if args.resume:
+        if trainer.load_checkpoint():
+            trainer.log_changes(TrainConfig.load(folder / "config.json"))
+        else:
+            print("no checkpoint yet, starting again")
     trainer.run()
     last = trainer.held_out.measure(trainer.forward)
     print(f"{folder / 'model'}: held-out loss {last['held_out_loss']:.3f} after {trainer.config.tokens / 1e6:.2f} M tokens")

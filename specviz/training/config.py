@@ -38,6 +38,7 @@ class TrainConfig:
     stop_step: int = 0  # end there, with all schedules as if it went on to ``tokens`` (0: do not)
     first_step: int = 0  # begin there, with ``weights``; the learning rate warms up again, since the optimizer starts anew
     weights: str = ""
+    layer_order: tuple[int, ...] = ()  # where each layer of ``weights`` goes: position -> its old number
     batch_tokens: int = 2048
     contexts: tuple[tuple[float, int], ...] = ((0.5, 128), (0.9, 256), (1.0, 512))
     learning_rate: float = 3e-3
@@ -68,14 +69,19 @@ class TrainConfig:
         path.write_text(json.dumps(asdict(self), indent=2) + "\n")
 
     @classmethod
+    def of(cls, raw: dict) -> TrainConfig:
+        """From the plain values that ``asdict`` gives, after JSON. KeyError, TypeError or ValueError for anything else."""
+        raw = dict(raw)
+        raw["shape"], raw["recipe"] = ModelShape(**raw["shape"]), Recipe(**raw["recipe"])
+        raw["corpus"], raw["layer_order"] = tuple(raw["corpus"]), tuple(raw.get("layer_order", ()))
+        raw["contexts"] = tuple((share, length) for share, length in raw["contexts"])
+        return cls(**raw)
+
+    @classmethod
     def load(cls, path: Path) -> TrainConfig:
         """Read a saved configuration; UsageError when there is none or it is not one of ours."""
         try:
-            raw = json.loads(path.read_text())
-            raw["shape"], raw["recipe"] = ModelShape(**raw["shape"]), Recipe(**raw["recipe"])
-            raw["corpus"] = tuple(raw["corpus"])
-            raw["contexts"] = tuple((share, length) for share, length in raw["contexts"])
-            return cls(**raw)
+            return cls.of(json.loads(path.read_text()))
         except FileNotFoundError:
             raise UsageError(f"{path.parent}: nothing to resume here, start without --resume") from None
         except (KeyError, TypeError, ValueError) as error:
@@ -101,6 +107,8 @@ class TrainConfig:
             raise UsageError("--last-share must be at least 0 and below 1, --exit-depth above 0 and at most 1")
         if not 0 <= recipe.own_from <= 1:
             raise UsageError(f"--own-from {recipe.own_from}: choose 0 to 1")
+        if self.layer_order and sorted(self.layer_order) != list(range(shape.layers)):
+            raise UsageError(f"--layer-order: name each of the layers 0 to {shape.layers - 1} once")
         if self.tokens <= 0 and self.minutes <= 0:
             raise UsageError("say how long to train: --minutes or --tokens, above 0")
         if self.learning_rate <= 0:
@@ -116,7 +124,11 @@ LAYERSKIP = TrainConfig(
 )
 PLAIN = replace(LAYERSKIP, kind="plain", recipe=Recipe())
 DISTILL = TrainConfig(
-    "distill", shape=ModelShape(layers=2, hidden=256, intermediate=640, heads=8), generated_share=0.5
+    "distill",
+    shape=ModelShape(layers=2, hidden=192, intermediate=512, heads=6),
+    contexts=((0.9, 256), (1.0, 512)),
+    generated_share=0.5,
+    sharpness=2.0,
 )
 DEFAULTS = {config.kind: config for config in (LAYERSKIP, PLAIN, DISTILL)}
 
@@ -134,3 +146,11 @@ def parse_contexts(text: str) -> tuple[tuple[float, int], ...]:
     if not pairs or shares[-1] != 1.0 or shares != sorted(set(shares)) or any(length < 8 for _, length in pairs):
         raise UsageError(f"--contexts {text}: write it like 128:0.5,256:0.9,512")
     return tuple(pairs)
+
+
+def parse_order(text: str) -> tuple[int, ...]:
+    """``0,2,1`` -> (0, 2, 1). UsageError for anything but numbers."""
+    try:
+        return tuple(int(part) for part in text.split(","))
+    except ValueError:
+        raise UsageError(f"--layer-order {text}: write it like 0,1,4,5,2,3") from None

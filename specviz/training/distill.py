@@ -127,6 +127,15 @@ class DistillTrainer(Trainer):
         return loss, loss.detach()
 
 
+@torch.no_grad()
+def begin_with_embedding(draft: LlamaForCausalLM, target: LlamaForCausalLM) -> None:
+    """Give a draft at least as wide as the target the target's embedding in its first columns: what tokens have in common
+    need not be learned again."""
+    wide = target.config.hidden_size
+    if draft.config.hidden_size >= wide:
+        draft.model.embed_tokens.weight[:, :wide] = target.model.embed_tokens.weight
+
+
 def distill_trainer(config: TrainConfig, folder: Path, device: str) -> DistillTrainer:
     """Load the target, prepare corpus and the target's own texts, and set up the draft. UsageError without a target."""
     if not config.target or not (Path(config.target) / "config.json").exists():
@@ -146,4 +155,6 @@ def distill_trainer(config: TrainConfig, folder: Path, device: str) -> DistillTr
     if config.generated_share > 0:
         print(f"the target writes {config.generated_rows} texts to learn from")
         written = write_texts(target, corpus.train, config.generated_rows, config.seed, folder / "written.npy")
-    return DistillTrainer(config, corpus, folder, device, target, written)
+    trainer = DistillTrainer(config, corpus, folder, device, target, written)
+    begin_with_embedding(trainer.model, target)
+    return trainer

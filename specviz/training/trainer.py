@@ -245,6 +245,13 @@ class Trainer:
             },
         }
 
+    def log_changes(self, before: TrainConfig) -> None:
+        """Say in the log which settings are others from this step on (those that a resumed run may change)."""
+        old, new = ({**vars(config), **vars(config.recipe)} for config in (before, self.config))
+        changed = {name: new[name] for name in new if new[name] != old[name] and name not in ("recipe", "stop_step")}
+        if changed:
+            self.log({"kind": "change", "step": self.step, **changed})
+
     def evaluate(self, train_loss: float | None = None) -> None:
         """Append held-out loss and the agreement of every exit to the log."""
         report = self.held_out.measure(self.forward)

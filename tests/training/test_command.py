@@ -51,3 +51,24 @@ def test_requests_that_cannot_work_are_one_line(words, said, tmp_path, capsys, m
     assert train(*words, *([] if "ship" in words else ["--out", tmp_path / "run"])) == 2
     error = capsys.readouterr().err
     assert said in error and error.count("\n") == 1
+
+
+def test_a_training_in_stages_is_shipped_with_the_commands_that_repeat_it(package, tmp_path):
+    """Stopped, continued from its weights in another order of layers, resumed with another weight of the exits."""
+    one, two, to = tmp_path / "one", tmp_path / "two", tmp_path / "models" / "tiny-layerskip"
+    words = ["--corpus", package, *SIZE, "--evaluate-every", "128"]
+    assert train("layerskip", "--out", one, "--tokens", 1280, "--stop-step", 4, *words) == 0
+    words += ["--tokens", 1280, "--weights", one / "model", "--first-step", 4, "--layer-order", "0,2,1"]
+    assert train("layerskip", "--out", two, "--stop-step", 7, *words) == 0
+    assert train("layerskip", "--out", two, "--resume", "--last-share", "0.75") == 0
+    assert train("ship", "--run", two, "--before", one, "--to", to, "--machine", "a test") == 0
+    card = (to / "README.md").read_text()
+    commands = card.split("```sh\n")[1].split("```")[0].replace(" \\\n   ", "").splitlines()
+    assert "--stop-step 4" in commands[0] and "--weights" not in commands[0]
+    assert "--weights runs/layerskip-1/model --first-step 4 --stop-step 7" in commands[1]
+    assert "--layer-order 0,2,1" in commands[1] and "last-share 0.75" not in commands[1]
+    assert commands[2] == "python -m specviz train layerskip --out runs/layerskip-2 --resume --last-share 0.75"
+    rows = [json.loads(line) for line in (to / "training_log.jsonl").read_text().splitlines()]
+    assert [row["step"] for row in rows if row["kind"] == "evaluation"] == [0, 1, 2, 3, 4, 4, 5, 6, 7, 8, 9, 10]
+    assert str(package) not in (to / "training_log.jsonl").read_text()
+    assert json.loads((to / "evaluation.json").read_text())["finished"]
