@@ -35,6 +35,7 @@ export class Explore {
       h("div", { class: "sv-card sv-study-controls" }, this.policy, this.sliders.lookahead.node, this.sliders.threshold.node, this.sliders.exit_layer.node, this.tiles, h("div", { class: "sv-examples" }, this.play, this.run)),
       h("div", { class: "sv-study-figures" }, Object.values(this.figures).map((figure) => figure.node)));
     this.results.hidden = true;
+    this.empty = h("p", { class: "sv-empty", t: "explore.empty" });
     this.node = h("div", {},
       h("div", { class: "sv-view-head" },
         guide("explore", [
@@ -43,6 +44,7 @@ export class Explore {
           ["oracle", () => this.#set({ policy: "oracle" })],
         ]),
         h("div", { class: "sv-card" }, this.bar.node)),
+      this.empty,
       this.results);
     on("theme", () => this.#ask());
     on("language", () => this.#ask());
@@ -61,6 +63,7 @@ export class Explore {
     this.state.exit_layer ??= Math.max(1, Math.round(pair().layers / 3));
     this.sliders.exit_layer.control.max = Math.max(1, this.probed.layers - 1);
     this.results.hidden = false;
+    this.empty.hidden = true;
     this.#refresh();
     await this.#ask();
   }

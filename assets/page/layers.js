@@ -37,6 +37,7 @@ export class Layers {
       h("div", { class: "sv-card sv-study-controls" }, Object.values(this.sliders).map((field) => field.node), this.tiles, this.best, h("div", { class: "sv-examples" }, this.run, this.twin)),
       h("div", { class: "sv-study-figures" }, this.figures.lens.node, this.figures.sweet_spot.node, this.compare.node, this.figures.heat.node, this.figures.kvq.node));
     this.results.hidden = true;
+    this.empty = h("p", { class: "sv-empty", t: "layers.empty" });
     this.node = h("div", {},
       h("div", { class: "sv-view-head" },
         guide("layers", [
@@ -45,6 +46,7 @@ export class Layers {
           ["best", () => this.bestLayer && this.#set({ exit_layer: this.bestLayer })],
         ]),
         h("div", { class: "sv-card" }, this.bar.node)),
+      this.empty,
       this.results);
     on("theme", () => this.#ask());
     on("language", () => this.#ask());
@@ -63,6 +65,7 @@ export class Layers {
       this.state.exit_layer = Math.min(this.state.exit_layer, pair().layers - 1);
     }
     this.results.hidden = false;
+    this.empty.hidden = true;
     this.#refresh();
     await this.#ask();
   }

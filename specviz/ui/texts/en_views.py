@@ -1,6 +1,15 @@
 """English texts of the views behind Watch, of files and of their errors."""
 
 TEXTS = {
+    "explore.empty": (
+        "Press “Measure this output once”; it takes some seconds. Then every iteration appears "
+        "here against the oracle, the passes that each rule needs, and speed and waste over the "
+        "threshold."
+    ),
+    "layers.empty": (
+        "Press “Look into every layer”; it takes some seconds. Then what each layer would write "
+        "appears here, the sweet spot of the exit, and which layers are computed when."
+    ),
     "stage.download": "Downloading {name}, once:",
     "stage.convert": "Converting {name}, once:",
     "stage.load": "Loading {name}",

@@ -1,6 +1,14 @@
 """Japanese texts of the views behind Watch, of files and of their errors."""
 
 TEXTS = {
+    "explore.empty": (
+        "「この出力を一度だけ測る」を押してください。数秒かかります。その後、反復ごとのオラクルとの比"
+        "較、各規則に必要な計算の回数、しきい値による速さと無駄がここに表示されます。"
+    ),
+    "layers.empty": (
+        "「すべての層をのぞく」を押してください。数秒かかります。その後、各層が書くはずのトークン、最"
+        "適な出口の層、どの層がいつ計算されるかがここに表示されます。"
+    ),
     "stage.download": "{name} を取得しています（初回のみ）",
     "stage.convert": "{name} を変換しています（初回のみ）",
     "stage.load": "{name} を読み込んでいます",
