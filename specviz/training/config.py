@@ -118,9 +118,11 @@ class TrainConfig:
         return self
 
 
-# What each recipe means when nothing else is said. The plain twin differs from layerskip in the recipe alone.
+# What each recipe means when nothing else is said. The plain twin differs from layerskip in the recipe alone. The exits of a
+# model this small need more weight than the paper's formula gives them (0.06 of the loss, at every fourth step, for exit 4
+# of 12): trained with a third power of it, exit 4 lagged 0.5 nats behind the full model for as long as was watched.
 LAYERSKIP = TrainConfig(
-    "layerskip", recipe=Recipe(dropout=0.1, exits=True, exit_scale=1.0, exit_power=1 / 3, exit_rows=0.5)
+    "layerskip", recipe=Recipe(dropout=0.1, exits=True, exit_power=0.0, exit_depth=0.5, last_share=0.5)
 )
 PLAIN = replace(LAYERSKIP, kind="plain", recipe=Recipe())
 DISTILL = TrainConfig(

@@ -91,15 +91,19 @@ def departures(configs: list[TrainConfig], changes: list[dict]) -> list[str]:
         if any(config.layer_order for config in configs):
             lines.append(
                 "Between two stages the layers were put into another order, once. What lowers the loss most had formed in layers 5 "
-                "and 6 (exit 6 was 0.27 nats better than exit 5, exit 4 no better than exit 3 plus a little), out of reach of "
+                "and 6 (exit 6 was 0.27 nats better than exit 5), out of reach of "
                 "exit 4. Moved before layers 3 and 4 it is at hand there: agreement of exit 4 on held-out text went from 55 to "
                 "64 % within 0.2 M tokens, and the loss was back where it had been. A model trained with layer dropout bears "
                 "this: the new order alone cost 0.13 nats."
             )
     if configs[-1].kind == "distill" and any("target" in row for row in changes):
-        lines.append("It began to learn from the target as it was at 9.2 M tokens, and went on with the finished one.")
+        lines.append(
+            "It began to learn from the target as it was at 9.2 M tokens (step 4500, its texts were written then too), and "
+            "went on with the finished one."
+        )
     if any("tokens" in row for row in changes):
-        lines.append("The budget was shortened on the way (see the commands), for the twins at the same step.")
+        twins = ", for both twins at the same step" if configs[-1].kind != "distill" else ""
+        lines.append(f"The budget was shortened on the way (see the commands){twins}.")
     return [part for line in lines for part in (line, "")]
 
 
