@@ -223,6 +223,9 @@ function firstExample(boot, pairName) {
 }
 
 function start() {
+  // Gradio's <base href="./"> changes nothing but addresses of a "#fragment": Plotly then writes the whole address of
+  // the page into its patterns, and they are gone when the page's address changes.
+  document.querySelector('base[href="./"]')?.remove();
   const boot = JSON.parse(document.getElementById("sv-boot").textContent);
   const app = new App(boot);
   document.body.prepend(app.root);

@@ -1,6 +1,6 @@
 // Take it away: the trace, its tables, a link; and bring a trace back.
 
-import { ICONS, h, icon, t } from "./dom.js";
+import { ICONS, h, icon, on, t } from "./dom.js";
 import { blobUrl, download } from "./plots.js";
 import { Refused, ask } from "./server.js";
 import { setup } from "./settings.js";
@@ -21,6 +21,10 @@ export class Files {
     this.node = h("div", { class: "sv-files", "data-control": "files" }, this.recorded, this.menu, this.input);
     this.notes = h("div", {}, this.note, this.failure);
     this.fill();
+    on("run", () => {
+      this.note.textContent = "";
+      this.failure.textContent = "";
+    });
   }
 
   fill() {

@@ -105,7 +105,7 @@ export class Layers {
       line: { ...line(look), color: look === "other" ? colour("muted") : colour(look) }, marker: marker(look, 8, look === "other" ? { color: colour("muted") } : {}),
       hovertemplate: `%{y:.0%}<extra>${model.name}</extra>`,
     }));
-    return this.compare.draw(traces, { xaxis: { title: { text: t("param.exit_layer") }, dtick: 1 }, yaxis: { range: [0, 1.03], tickformat: ".0%", title: { text: t("metric.acceptance") } }, legend: { orientation: "h", x: 0, xref: "paper", y: 1.02, yref: "paper", yanchor: "bottom" } });
+    return this.compare.draw(traces, { margin: { l: 52, r: 10, t: 34, b: 44 }, xaxis: { title: { text: t("param.exit_layer") }, dtick: 1 }, yaxis: { range: [0, 1.03], tickformat: ".0%", title: { text: t("metric.acceptance") } }, legend: { orientation: "h", x: 0, xref: "paper", y: 1.02, yref: "paper", yanchor: "bottom" } });
   }
 
   #compareTable() {

@@ -12,9 +12,9 @@ export class LiveFigures {
   constructor(player) {
     this.player = player;
     this.figures = {
-      acceptance: new Figure("acceptance", { table: () => this.#acceptanceTable() }),
-      lookahead: new Figure("lookahead", { table: () => this.#lookaheadTable() }),
-      confidence: new Figure("confidence", { table: () => this.#confidenceTable() }),
+      acceptance: new Figure("acceptance", { table: () => this.#acceptanceTable(), legend: () => ["accepted", "refused", "correction", "bonus"].map(fated) }),
+      lookahead: new Figure("lookahead", { table: () => this.#lookaheadTable(), legend: () => [["draft", t("legend.drafted")], ["oracle", t("legend.oracle")], ["atleast", t("legend.oracle_at_least")]] }),
+      confidence: new Figure("confidence", { table: () => this.#confidenceTable(), legend: () => [...["accepted", "refused"].map(fated), ["threshold", t("axis.threshold")]] }),
       timeline: new Figure("timeline", { table: () => this.#timelineTable() }),
     };
     this.node = h("div", { class: "sv-figures" }, Object.values(this.figures).map((figure) => figure.node));
@@ -83,7 +83,7 @@ export class LiveFigures {
         type: "scatter", mode: "markers", x: own[k].map((it) => it.index + 1), y: own[k].map(top), customdata: own[k].map((it) => it.index),
         name: t(`token.${kind}`), marker: marker(kind, 7), hovertemplate: `${t("axis.iteration")} %{x}<br>${t(`token.${kind}`)}<extra></extra>`,
       })),
-    ], { ...keep, barmode: "stack", bargap: 0.2, xaxis, yaxis: whole(t("axis.tokens"), seen.map(top)), legend: legend() });
+    ], { ...keep, barmode: "stack", bargap: 0.2, xaxis, yaxis: whole(t("axis.tokens"), seen.map(top)) });
   }
 
   #lookahead(seen, xaxis, keep) {
@@ -100,7 +100,7 @@ export class LiveFigures {
       { type: "bar", x: drafted.map((it) => it.index + 1), y: draftSizes, customdata: drafted.map((it) => it.index), name: t("legend.drafted"), marker: bar("draft"), hovertemplate: `${t("axis.iteration")} %{x}<br>${t("legend.drafted")}: %{y}<extra></extra>` },
       marks(exact, t("legend.oracle"), marker("oracle", 9)),
       marks(atLeast, t("legend.oracle_at_least"), open),
-    ], { ...keep, bargap: 0.2, xaxis, yaxis: whole(t("axis.tokens"), draftSizes), legend: legend() });
+    ], { ...keep, bargap: 0.2, xaxis, yaxis: whole(t("axis.tokens"), draftSizes) });
   }
 
   #confidence(seen, xaxis, keep) {
@@ -126,7 +126,7 @@ export class LiveFigures {
         name: t("axis.threshold"), line: line("threshold"), hoverinfo: "skip",
       });
     }
-    this.figures.confidence.draw(traces, { ...keep, xaxis, yaxis: { range: [-0.04, 1.04], tickformat: ".0%", title: { text: t("token.confidence") } }, legend: legend() });
+    this.figures.confidence.draw(traces, { ...keep, xaxis, yaxis: { range: [-0.04, 1.04], tickformat: ".0%", title: { text: t("token.confidence") } } });
   }
 
   #timeline(seen, keep) {
@@ -200,7 +200,7 @@ export class LiveFigures {
   }
 }
 
-const legend = () => ({ orientation: "h", x: 0, xref: "paper", y: 1.02, yref: "paper", yanchor: "bottom", font: { size: 11 } });
+const fated = (kind) => [kind, t(`token.${kind}`)];
 
 const whole = (title, values) => ({ title: { text: title }, range: [0, Math.max(4, ...values) * 1.12], tickformat: "d", dtick: Math.max(1, Math.ceil(Math.max(4, ...values) / 5)) });
 

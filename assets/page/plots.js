@@ -23,10 +23,12 @@ const CONFIG = { responsive: true, displaylogo: false, displayModeBar: false, sh
 /** A figure on the page: heading, what to look at, the plot, a menu to take it away, its data as a table. */
 export class Figure {
   /** key: catalogue keys `fig.KEY.title`, `fig.KEY.note`. table(): rows for readers who cannot see it. */
-  constructor(key, { height = 230, table = null } = {}) {
+  constructor(key, { height = 230, table = null, legend = null } = {}) {
     this.key = key;
     this.height = height;
     this.table = table;
+    this.legendOf = legend; // [meaning, text] pairs; drawn in HTML, which wraps on narrow screens
+    this.legend = h("ul", { class: "sv-fig-legend", "aria-hidden": "true" });
     this.area = h("div", { class: "sv-plot", role: "img" });
     this.area.style.height = `${height}px`;
     this.note = h("p", { class: "sv-small sv-muted" });
@@ -41,7 +43,7 @@ export class Figure {
         type: "button", text: kind.toUpperCase(), on: { click: () => this.save(kind) },
       }))));
     this.node = h("figure", { class: "sv-figure" },
-      h("div", { class: "sv-figure-head" }, this.title, this.menu), this.note, this.area, this.tableBox);
+      h("div", { class: "sv-figure-head" }, this.title, this.menu), this.note, this.legend, this.area, this.tableBox);
     this.#words();
     on("language", () => this.#words());
     on("theme", () => this.last && this.draw(...this.last));
@@ -53,7 +55,19 @@ export class Figure {
     this.title.textContent = this.titleText ?? t(`fig.${this.key}.title`);
     this.note.textContent = this.noteText ?? t(`fig.${this.key}.note`);
     this.area.setAttribute("aria-label", this.title.textContent);
+    this.#fillLegend();
     this.rows.setAttribute("aria-label", this.title.textContent);
+  }
+
+  #fillLegend() {
+    this.legend.textContent = "";
+    for (const [meaning, text] of this.legendOf?.() ?? []) {
+      // "At least" is the oracle's open triangle: a mark of the live figures alone.
+      const mark = h("span", { text: meaning === "atleast" ? "\u25b3" : look.meanings[meaning].glyph });
+      mark.style.color = `var(--sv-${meaning === "atleast" ? "oracle" : meaning})`;
+      this.legend.append(h("li", {}, mark, text));
+    }
+    this.legend.hidden = !this.legendOf;
   }
 
   setWords(title, note) {
@@ -76,8 +90,9 @@ export class Figure {
     const full = {
       template: look.templates[theme()],
       height: this.height,
-      margin: { l: 46, r: 10, t: 30, b: 40 },
+      margin: { l: 46, r: 10, t: 8, b: 40 },
       uirevision: "kept",
+      ...(this.legendOf ? { showlegend: false } : {}),
       ...layout,
     };
     this.width = this.area.clientWidth;
@@ -108,7 +123,8 @@ export class Figure {
     const Plotly = await loadPlotly();
     const name = `specviz-${this.key}`;
     if (kind === "png" || kind === "svg") {
-      const url = await Plotly.toImage(this.area, { format: kind, width: 900, height: Math.round(this.height * 1.6), scale: kind === "png" ? 2 : 1 });
+      const picture = { data: this.area.data, layout: { ...this.area.layout, title: { text: this.title.textContent }, margin: { ...this.area.layout.margin, t: 80 }, showlegend: this.area.data.length > 1 } };
+      const url = await Plotly.toImage(picture, { format: kind, width: 900, height: Math.round(this.height * 1.6), scale: kind === "png" ? 2 : 1 });
       download(url, `${name}.${kind}`);
       return;
     }

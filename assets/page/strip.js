@@ -91,7 +91,7 @@ export class Strip {
     });
     if (iteration.ending) {
       const { ending } = iteration;
-      tokens.push({ node: chip(ending.text, true), fate: ending.kind, token: ending, ending: true, j: tokens.length });
+      tokens.push({ node: chip(ending.text, true), fate: tokens.length ? ending.kind : "own", token: ending, ending: true, j: tokens.length });
     }
     // role=group inside a listbox: a screen reader hears which tokens were guessed together.
     const node = h("span", { class: "sv-group", role: "group" });
@@ -227,7 +227,7 @@ export class TokenCard {
 
   #sentence({ fate, first, iteration, pending }) {
     if (pending) return t("why.pending");
-    if (fate !== "refused") return t(`why.${fate}${fate === "bonus" && !iteration.draft?.length ? ".alone" : ""}`);
+    if (fate !== "refused") return t(`why.${fate}`);
     return first && iteration.ending ? t("why.refused", { other: named(iteration.ending.text) }) : t("why.after");
   }
 

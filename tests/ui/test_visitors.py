@@ -27,7 +27,7 @@ def test_two_visitors_at_once_see_their_own_runs_only(visit):
     slow.fill("#sv-field-prompt", "mine is 1234567")
     fast.fill("#sv-field-prompt", "def other_visitor():")
     slow.click(RUN)
-    slow.wait_for_selector(".sv-tokens .sv-bonus")
+    slow.wait_for_selector(".sv-tokens .sv-own")
     fast.click(RUN)
     expect(fast.locator(".sv-controls .sv-status")).to_contain_text("Waiting: 1 before you", timeout=PATIENCE)
     expect(fast.locator(".sv-controls .sv-status")).to_have_text(DONE, timeout=PATIENCE)

@@ -23,7 +23,7 @@ def test_a_run_shows_every_fate_its_numbers_and_the_verdict(visit):
     assert page.locator(".sv-tokens .sv-accepted:visible").count() == accepted
     assert float(metric(page, "length")) > 1
     figures_drawn(page)
-    own = page.locator(".sv-tokens .sv-correction, .sv-tokens .sv-bonus").count()
+    own = page.locator(".sv-tokens .sv-group").count()
     page.wait_for_function(f"document.querySelector('.sv-figures').dataset.iterations === '{own}'", timeout=PATIENCE)
 
 
@@ -60,7 +60,7 @@ def test_stop_and_reload_end_the_work_on_the_server(visit, app):
 
     def begin():
         page.click(RUN)
-        page.wait_for_selector(".sv-tokens .sv-bonus")
+        page.wait_for_selector(".sv-tokens .sv-own")
         return list(app.site.runs._runs.values())[-1]
 
     first = begin()
