@@ -102,7 +102,7 @@ def acceptance(match: Tensor, lookahead: int = 4) -> dict:
         "drafted": drafted,
         "accepted": accepted,
         "rate": round(accepted / max(drafted, 1), 4),
-        "tokens_per_forward": round(match.numel() / forwards, 3),
+        "tokens_per_forward": round(match.numel() / max(forwards, 1), 3),
     }
 
 
@@ -124,6 +124,12 @@ def ends_in_loop(text: str, times: int = 3) -> bool:
     return False
 
 
+def ends_periodic(ids: Sequence[int], tail: int = 24, longest: int = 8) -> bool:
+    """Whether the last ``tail`` tokens repeat with a period of at most ``longest``: a loop inside a line too."""
+    end = list(ids)[-tail:]
+    return any(all(end[i] == end[i - period] for i in range(period, len(end))) for period in range(1, longest + 1))
+
+
 def full_report(model, tokenizer, prompts: Tensor, draft=None, lookahead: int = 4, tokens: int = 64) -> dict:
     """Greedy continuations of held-out prompts, and what each exit (and ``draft``) would have had accepted."""
     model.eval()
@@ -131,6 +137,7 @@ def full_report(model, tokenizer, prompts: Tensor, draft=None, lookahead: int = 
     sequences = torch.cat([greedy(model, part, tokens) for part in prompts.split(64)])
     matches = torch.cat([exit_matches(model, part, length) for part in sequences.split(32)], dim=1)
     texts = [tokenizer.decode(row[length:]) for row in sequences]
+    flowing = torch.tensor([not ends_periodic(row[length:].tolist()) for row in sequences])
     report = {
         "prompts": len(prompts),
         "tokens": tokens,
@@ -138,9 +145,13 @@ def full_report(model, tokenizer, prompts: Tensor, draft=None, lookahead: int = 
         # exit E drafts with the first E layers, as everywhere else in specviz
         "exits": {str(index + 1): acceptance(part, lookahead) for index, part in enumerate(matches[:-1])},
         "loops": sum(map(ends_in_loop, texts)),
+        # drafts are easy inside a loop, so the rest is counted by itself too
+        "periodic": int((~flowing).sum()),
+        "exits_without_periodic": {str(e + 1): acceptance(part[flowing], lookahead) for e, part in enumerate(matches[:-1])},
     }
     if draft is not None:
         draft.eval()
         match = torch.cat([exit_matches(draft, part, length)[-1] for part in sequences.split(32)])
         report["draft"] = acceptance(match, lookahead)
+        report["draft_without_periodic"] = acceptance(match[flowing], lookahead)
     return report

@@ -175,7 +175,7 @@ def ship(
     if distilled:
         target = LlamaForCausalLM.from_pretrained(config.target, dtype=torch.float32)
         report = full_report(target, tokenizer, prompts, draft=model)
-        report = {key: value for key, value in report.items() if key not in ("exits", "loops")}
+        report = {key: value for key, value in report.items() if key not in ("exits", "exits_without_periodic", "loops")}
     else:
         other = LlamaForCausalLM.from_pretrained(draft, dtype=torch.float32) if draft else None
         report = full_report(model, tokenizer, prompts, draft=other)
@@ -257,8 +257,8 @@ def card(
 def _measurements(config: TrainConfig, report: dict) -> list[str]:
     conditions = f"{report['prompts']} held-out prompts, {report['continuation_tokens']} tokens each, greedy, lookahead {report['lookahead']}"
 
-    def line(name: str, counts: dict) -> str:
-        return f"| {name} | {counts['rate']:.1%} ({counts['accepted']} of {counts['drafted']}), {counts['tokens_per_forward']:.2f} tokens a target forward |"
+    def line(name: str, counts: dict, rest: dict) -> str:
+        return f"| {name} | {counts['rate']:.1%} ({counts['accepted']} of {counts['drafted']}), {counts['tokens_per_forward']:.2f} tokens a target forward | {rest['rate']:.1%} |"
 
     lines = []
     if config.kind == "distill":
@@ -267,8 +267,10 @@ def _measurements(config: TrainConfig, report: dict) -> list[str]:
         agreement = ", ".join(f"{index + 1}: {share:.0%}" for index, share in enumerate(report["agreement"][:-1]))
         lines.append(f"| agreement of exit E with the full model, held-out text | {agreement} |")
         lines.append(f"| continuations that end in a loop (one line three times) | {report['loops']} of {report['prompts']} |")
-    lines += ["", f"Accepted ÷ drafted ({conditions}):", "", "| drafter | acceptance rate |", "|---|---|"]
-    lines += [line(f"exit {name}", counts) for name, counts in report.get("exits", {}).items()]
+    lines.append(f"| continuations whose last 24 tokens repeat themselves, inside a line too | {report['periodic']} of {report['prompts']} |")
+    lines += ["", f"Accepted ÷ drafted ({conditions}):", "", "| drafter | acceptance rate | without continuations that end in a loop |", "|---|---|---|"]
+    without = report.get("exits_without_periodic", {})
+    lines += [line(f"exit {name}", counts, without[name]) for name, counts in report.get("exits", {}).items()]
     if "draft" in report:
-        lines.append(line("this draft" if config.kind == "distill" else "tiny-draft", report["draft"]))
+        lines.append(line("this draft" if config.kind == "distill" else "tiny-draft", report["draft"], report["draft_without_periodic"]))
     return [*lines, "", "| | |", "|---|---|"]

@@ -9,6 +9,7 @@ from transformers import LlamaConfig, LlamaForCausalLM
 from specviz.training.evaluate import (
     acceptance,
     ends_in_loop,
+    ends_periodic,
     exit_matches,
     greedy,
     held_out_prompts,
@@ -86,3 +87,10 @@ def test_prompts_come_from_held_out_files_only(corpus):
 )
 def test_a_loop_is_one_line_three_times_at_the_end(text, looping):
     assert ends_in_loop(text) is looping
+
+
+def test_a_loop_inside_a_line_is_seen_in_the_tokens():
+    assert ends_periodic([5, 6, 7] + [1, 2] * 12)
+    assert ends_periodic([3] * 30)
+    assert not ends_periodic(list(range(40)))
+    assert not ends_periodic([1, 2] * 11 + [1, 3])
