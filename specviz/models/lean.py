@@ -28,10 +28,9 @@ class LeanStream:
     (L, key heads, room, head_dim). Rewinding sets lengths; nothing is copied. Where the room isn't known it doubles.
     """
 
-    kind = "lean"
-
     def __init__(self, loaded: LoadedModel, weights: LeanWeights, length: int = 0):
         self._weights = weights
+        self.kind = weights.kind
         self._vocab_size = loaded.vocab_size
         self.device = loaded.device
         self._dtype = loaded.dtype
@@ -78,12 +77,10 @@ class LeanStream:
     def rewind(self, length: int) -> None:
         """Forget every position from ``length`` on, in every layer; afterwards all layers are equally long.
 
-        ValueError if only some layers have that many: the others' positions cannot be made up.
+        ValueError if a layer has fewer positions than that: they cannot be made up.
         """
         shortest = min(self._lengths)
         if shortest < length:
-            if shortest == max(self._lengths):
-                return  # nothing to forget: a draft model's stream that has not read the last token yet
             raise ValueError(
                 f"rewind to {length}: layer {self._lengths.index(shortest)} holds only {shortest} positions"
             )
@@ -98,12 +95,7 @@ class LeanStream:
 
         The layers must be equally long. ValueError else. After an exception nothing has been appended.
         """
-        if not 0 <= first < last <= self.layers:
-            raise ValueError(f"run {first}..{last}: this model has layers 0..{self.layers - 1}")
-        lengths = self._lengths[first:last]
-        start = lengths[0]
-        if lengths.count(start) != len(lengths):
-            raise ValueError(f"run {first}..{last}: these layers hold different numbers of positions; rewind first")
+        start = self._common_length(first, last)
         states = hidden[0]
         count = len(states)
         end = start + count
@@ -122,6 +114,14 @@ class LeanStream:
         self._lengths[first:last] = [end] * (last - first)
         return states[None]
 
+    def _common_length(self, first: int, last: int) -> int:
+        if not 0 <= first < last <= self.layers:
+            raise ValueError(f"run {first}..{last}: this model has layers 0..{self.layers - 1}")
+        lengths = self._lengths[first:last]
+        if lengths.count(lengths[0]) != len(lengths):
+            raise ValueError(f"run {first}..{last}: these layers hold different numbers of positions; rewind first")
+        return lengths[0]
+
     def _layer(
         self, layer: LeanLayer, states: Tensor, turns, new_keys: Tensor, new_values: Tensor, keys: Tensor, values: Tensor,
         mask: Tensor | None,
@@ -135,8 +135,10 @@ class LeanStream:
             turned = F.rms_norm(turned, (weights.head_dim,), None, weights.eps).mul_(layer.head_norms)
         turned = self._turn(turned, turns)
         queries = turned[:, : weights.query_heads]
-        new_keys.copy_(turned[:, weights.query_heads :].permute(1, 2, 0))
-        new_values.copy_(heads[:, self._turned_heads :].transpose(0, 1))
+        self._write(
+            new_keys, new_values, turned[:, weights.query_heads :].permute(1, 2, 0),
+            heads[:, self._turned_heads :].transpose(0, 1),
+        )
         if count == 1:
             queries = queries.view(weights.key_heads, self._group, weights.head_dim)
         elif self._group == 1:
@@ -154,6 +156,11 @@ class LeanStream:
         gate, up = layer.gate_up(self._norm(states, layer.post_norm)).chunk(2, dim=-1)
         gate = F.silu(gate, inplace=True) if weights.silu else weights.activation(gate)
         return layer.down(gate.mul_(up), states)
+
+    def _write(self, keys_place: Tensor, values_place: Tensor, keys: Tensor, values: Tensor) -> None:
+        """Put keys (key heads, head_dim, n) and values (key heads, n, head_dim) of one layer into the cache."""
+        keys_place.copy_(keys)
+        values_place.copy_(values)
 
     def _small_norm(self, x: Tensor, weight: Tensor) -> Tensor:
         mean = torch.linalg.vecdot(x, x).mul_(1 / x.shape[-1])
@@ -235,7 +242,15 @@ class LeanStream:
 def open_lean_stream(loaded: LoadedModel, length: int = 0) -> LeanStream | None:
     """A lean stream for this model, or None where its family or its state doesn't allow one.
 
-    length: positions it must have room for (0: unknown).
+    length: positions it must have room for (0: unknown). On a GPU it runs captured graphs where they are faster.
     """
     weights = lean_weights(loaded)
-    return None if weights is None else LeanStream(loaded, weights, length)
+    if weights is None:
+        return None
+    if loaded.device.type == "cuda":
+        from specviz.models import graphs  # builds on this module
+
+        captured = graphs.open_graph_stream(loaded, weights, length)
+        if captured is not None:
+            return captured
+    return LeanStream(loaded, weights, length)

@@ -14,7 +14,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
+from specviz.models.int8 import Int8Linear, int8_product
 from specviz.models.loading import LoadedModel
+from specviz.models.packing import Packer
 
 # (n, in) -> (n, out), and the same with something to add to the result: (n, in), (n, out) -> (n, out)
 Linear = Callable[[Tensor], Tensor]
@@ -53,23 +55,32 @@ class LeanWeights:
         self.eps: float = config.rms_norm_eps
         self.activation = decoder.layers[0].mlp.act_fn
         self.silu: bool = config.hidden_act in ("silu", "swish")
-        self._modules = [module for module in model.modules()]
-        self._places: list[tuple[nn.Parameter, int]] = []
+        # The model is the key that this is kept under: holding it would keep both for ever.
+        self._model = weakref.ref(model)
+        self._parts = [module for module in model.modules() if module is not model]
+        self._places: list[tuple[Tensor, int, int | None]] = []  # weight, its address, its version where that matters
         self.embedding: Tensor = model.get_input_embeddings().weight
         self.final_norm: Tensor = decoder.norm.weight
-        self.matrices = [self._fuse(block) for block in decoder.layers]
-        self.layers = [self._layer(block, fused) for block, fused in zip(decoder.layers, self.matrices, strict=True)]
-        head = model.get_output_embeddings().weight
-        self._remember(head, self.embedding, self.final_norm)
-        self.head_weight: Tensor = head.data
-        self.head: Linear = _linear(head.data.t(), None)
+        head = model.get_output_embeddings()
+        self._remember(head.weight, self.embedding, self.final_norm)
+        packer = Packer(sum(weight.numel() for weight in model.parameters()), self.embedding.device, self.embedding.dtype)
+        self.layers = [self._layer(block, packer) for block in decoder.layers]
+        if isinstance(head, Int8Linear):
+            self.head: Linear = int8_product([head])
+        else:
+            self.head = _linear(head.weight.data.t(), None, packer)
+        self.kind = "lean+int8" if isinstance(head, Int8Linear) else "lean+packed" if packer.used else "lean"
+        if packer.used:  # copies do not follow a weight that is trained: its version tells
+            self._places = [(weight, place, weight._version) for weight, place, _ in self._places]
         self._rotary = decoder.rotary_emb
         self._tables: tuple[Tensor, Tensor] | None = None
 
     @property
     def current(self) -> bool:
-        """False when the model was moved, cast, hooked or patched since."""
-        return all(weight.data_ptr() == place for weight, place in self._places) and _plain(self._modules)
+        """False when the model was moved, cast, hooked or patched since, or changed behind its packed copies."""
+        return all(
+            weight.data_ptr() == place and version in (None, weight._version) for weight, place, version in self._places
+        ) and _plain([self._model(), *self._parts])
 
     def rotation(self, length: int) -> tuple[Tensor, Tensor]:
         """Cosines and signed sines of at least ``length`` positions, each (length, head_dim), so that a vector x is
@@ -82,15 +93,41 @@ class LeanWeights:
                 self._tables = cos.contiguous(), torch.cat((-sin[:, :half], sin[:, half:]), dim=-1)
         return self._tables
 
-    def _fuse(self, block: nn.Module) -> dict[str, tuple[Tensor, Tensor | None]]:
+    def _layer(self, block: nn.Module, packer: Packer) -> LeanLayer:
         attention, mlp = block.self_attn, block.mlp
-        groups = {
-            "qkv": (attention.q_proj, attention.k_proj, attention.v_proj),
-            "output": (attention.o_proj,),
-            "gate_up": (mlp.gate_proj, mlp.up_proj),
-            "down": (mlp.down_proj,),
-        }
-        return {name: self._matrix(group) for name, group in groups.items()}
+        head_norms = None
+        if getattr(attention, "q_norm", None) is not None:
+            head_norms = torch.cat((
+                attention.q_norm.weight.data.expand(self.query_heads, -1),
+                attention.k_norm.weight.data.expand(self.key_heads, -1),
+            ))
+        window = getattr(attention, "sliding_window", None)
+        if attention.config.model_type == "mistral":
+            window = attention.config.sliding_window
+        return LeanLayer(
+            input_norm=block.input_layernorm.weight.data,
+            qkv=self._side_by_side((attention.q_proj, attention.k_proj, attention.v_proj), packer),
+            head_norms=head_norms,
+            output=self._adding(attention.o_proj, packer),
+            post_norm=block.post_attention_layernorm.weight.data,
+            gate_up=self._side_by_side((mlp.gate_proj, mlp.up_proj), packer),
+            down=self._adding(mlp.down_proj, packer),
+            window=window,
+        )
+
+    def _side_by_side(self, group: tuple[nn.Module, ...], packer: Packer) -> Linear:
+        """One product that gives the results of all modules, one behind the other."""
+        if isinstance(group[0], Int8Linear):
+            self._remember(*(module.weight for module in group))
+            return int8_product(group)
+        return _linear(*self._matrix(group), packer)
+
+    def _adding(self, module: nn.Module, packer: Packer) -> AddingLinear:
+        if isinstance(module, Int8Linear):
+            self._remember(module.weight)
+            product = int8_product([module])
+            return lambda x, residual: product(x).add_(residual)
+        return _adding_linear(*self._matrix((module,)), packer)
 
     def _matrix(self, group: tuple[nn.Linear, ...]) -> tuple[Tensor, Tensor | None]:
         """One matrix (in, out) and one bias (out,) of modules side by side; their parameters become views of them."""
@@ -107,30 +144,8 @@ class LeanWeights:
                 self._remember(module.bias)
         return whole, bias
 
-    def _remember(self, *weights: nn.Parameter) -> None:
-        self._places.extend((weight, weight.data_ptr()) for weight in weights)
-
-    def _layer(self, block: nn.Module, fused: dict[str, tuple[Tensor, Tensor | None]]) -> LeanLayer:
-        attention = block.self_attn
-        head_norms = None
-        if getattr(attention, "q_norm", None) is not None:
-            head_norms = torch.cat((
-                attention.q_norm.weight.data.expand(self.query_heads, -1),
-                attention.k_norm.weight.data.expand(self.key_heads, -1),
-            ))
-        window = getattr(attention, "sliding_window", None)
-        if block.self_attn.config.model_type == "mistral":
-            window = attention.config.sliding_window
-        return LeanLayer(
-            input_norm=block.input_layernorm.weight.data,
-            qkv=_linear(*fused["qkv"]),
-            head_norms=head_norms,
-            output=_adding_linear(*fused["output"]),
-            post_norm=block.post_attention_layernorm.weight.data,
-            gate_up=_linear(*fused["gate_up"]),
-            down=_adding_linear(*fused["down"]),
-            window=window,
-        )
+    def _remember(self, *weights: Tensor) -> None:
+        self._places.extend((weight, weight.data_ptr(), None) for weight in weights)
 
 
 def lean_weights(loaded: LoadedModel) -> LeanWeights | None:
@@ -161,7 +176,9 @@ def _fits(model: nn.Module) -> bool:
         return False
     weights = list(model.parameters())
     same = {(weight.device, weight.dtype) for weight in weights}
-    if len(same) != 1 or weights[0].device.type == "meta" or any(weight.requires_grad for weight in weights):
+    if len(same) != 1 or weights[0].device.type == "meta" or any(
+        weight.requires_grad or weight.is_inference() for weight in weights
+    ):
         return False
     if not weights[0].dtype.is_floating_point or not _plain(model.modules()):
         return False
@@ -173,7 +190,8 @@ def _fits(model: nn.Module) -> bool:
         )
     ]
     head = model.get_output_embeddings()
-    if any(type(part) is not nn.Linear for part in (*parts, head)) or head.bias is not None:
+    kinds = {type(part) for part in (*parts, head)}
+    if kinds not in ({nn.Linear}, {Int8Linear}) or head.bias is not None:
         return False
     return decoder.rotary_emb.rope_type in _FIXED_ROTATIONS
 
@@ -185,13 +203,15 @@ def _plain(modules) -> bool:
     )
 
 
-def _linear(weight: Tensor, bias: Tensor | None) -> Linear:
-    if bias is None:
-        return lambda x: torch.mm(x, weight)
-    return lambda x: torch.addmm(bias, x, weight)
+def _linear(weight: Tensor, bias: Tensor | None, packer: Packer) -> Linear:
+    plain: Linear = (
+        (lambda x: torch.mm(x, weight)) if bias is None else (lambda x: torch.addmm(bias, x, weight))
+    )
+    return packer.product(weight, bias, plain)
 
 
-def _adding_linear(weight: Tensor, bias: Tensor | None) -> AddingLinear:
-    if bias is None:
-        return lambda x, residual: torch.addmm(residual, x, weight)
-    return lambda x, residual: torch.addmm(residual, x, weight).add_(bias)
+def _adding_linear(weight: Tensor, bias: Tensor | None, packer: Packer) -> AddingLinear:
+    plain = _linear(weight, bias, packer)
+    if packer.used or bias is not None:
+        return lambda x, residual: plain(x).add_(residual)
+    return lambda x, residual: torch.addmm(residual, x, weight)

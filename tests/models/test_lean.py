@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import copy
+import gc
+import weakref
 
 import pytest
 import torch
@@ -182,6 +184,15 @@ def test_low_precision_stays_as_close_as_the_public_forward_does():
     stream = lean(loaded)
     ours = torch.cat([stream.forward(ids[:20]), stream.forward(ids[20:21]), stream.forward(ids[21:])]).float()
     assert (ours - public_logits(exact, ids)).abs().mean() <= 1.5 * public
+
+
+def test_a_model_that_nobody_holds_is_freed():
+    loaded = fresh(tiny_model("llama"))
+    lean(loaded).close()
+    model = weakref.ref(loaded.model)
+    del loaded
+    gc.collect()
+    assert model() is None
 
 
 def test_hooked_patched_and_unknown_models_run_on_their_own_modules():
