@@ -13,6 +13,8 @@ from specviz.decoding.policies import StopPolicy
 from specviz.decoding.sampling import Pick, Picker
 from specviz.models.streams import SplitStream, Stream, ids_tensor
 
+_ROWS = 32  # distributions of a draft that are held at once, of which each may be a large vocabulary wide
+
 
 @dataclass(slots=True)
 class Draft:
@@ -63,8 +65,8 @@ class NoDrafter:
 
 
 def draft_tokens(
-    step: Callable[[list[int]], Tensor],
-    unread: Sequence[int],
+    step: Callable[[Tensor], Tensor],
+    unread: Tensor,
     picker: Picker,
     policy: StopPolicy,
     lookahead: int,
@@ -73,22 +75,27 @@ def draft_tokens(
 ) -> Draft:
     """Draft token by token until the policy, the budget or an end-of-sequence token says stop.
 
-    step: feeds tokens to the drafting model, returns the logits (V,) behind the last one.
-    unread: tokens of the sequence that the drafting model has not read yet, the last one included.
+    step: feeds token ids (m,) to the drafting model, returns the logits (V,) behind the last one.
+    unread: ids (m,) of the sequence that the drafting model has not read yet, the last one included.
     """
     draft = Draft(stop=policy.reason if lookahead <= budget else "budget")
-    most = min(lookahead, budget)
-    feed = list(unread)
-    while len(draft.picks) < most:
-        pick = picker.pick(step(feed))
-        draft.picks.append(pick)
-        if pick.id in eos_ids:
-            draft.stop = "eos"
+    # Where the policy looks at no confidence, tokens are fed on as they are and looked at together: a GPU is waited for
+    # once, behind the last. On a CPU looking costs nothing, and an end is seen when it comes.
+    sees = unread.device.type == "cpu"
+    tokens, rows, feed = [], [], unread
+    for left in reversed(range(min(lookahead, budget))):
+        feed, row = picker.choose(step(feed))
+        tokens.append(feed)
+        rows.append(row)
+        if left and not policy.watches and len(rows) < _ROWS and not (sees and int(feed) in eos_ids):
+            continue
+        picks = picker.describe(*((torch.cat(tokens), torch.stack(rows)) if len(rows) > 1 else (feed, row[None])))
+        end = next((index for index, pick in enumerate(picks) if pick.id in eos_ids), None)
+        draft.picks += picks if end is None else picks[: end + 1]
+        if end is not None or policy.stops_after(picks[-1].confidence):
+            draft.stop = "confidence" if end is None else "eos"
             break
-        if policy.stops_after(pick.confidence):
-            draft.stop = "confidence"
-            break
-        feed = [pick.id]
+        tokens, rows = [], []
     return draft
 
 
@@ -115,11 +122,11 @@ class AssistantDrafter:
         # A sequence that outgrows the draft model's own context window goes on without drafts.
         budget = min(budget, max(self._context - len(sequence) + 1, 0))
         unread = [min(token, self._last_id) for token in sequence[self._stream.length :]]
-        return draft_tokens(self._step, unread, self._picker, policy, lookahead, budget, self._eos_ids)
+        feed = ids_tensor(unread, self._stream.device)
+        return draft_tokens(self._step, feed, self._picker, policy, lookahead, budget, self._eos_ids)
 
-    def _step(self, ids: list[int]) -> Tensor:
-        logits = self._stream.forward(ids_tensor(ids, self._stream.device), keep=1)[0]
-        return logits[: self._shared_vocab]
+    def _step(self, ids: Tensor) -> Tensor:
+        return self._stream.forward(ids, keep=1)[0][: self._shared_vocab]
 
     def rewind(self, length: int) -> None:
         # Behind a full acceptance the drafter has not read its own last token: it is the shorter one.
@@ -149,18 +156,22 @@ class EarlyExitDrafter:
     def propose(self, sequence: Sequence[int], policy: StopPolicy, lookahead: int, budget: int) -> Draft:
         states: list[Tensor] = []
 
-        def run_early(ids: list[int]) -> Tensor:
-            hidden = self._stream.embed(ids_tensor(ids, self._stream.device))
-            states.append(self._stream.run(hidden, 0, self._exit_layer))
+        def run_early(ids: Tensor) -> Tensor:
+            states.append(self._stream.run(self._stream.embed(ids), 0, self._exit_layer))
             return states[-1]
 
-        def step(ids: list[int]) -> Tensor:
+        def step(ids: Tensor) -> Tensor:
             return self._stream.head(run_early(ids)[:, -1:])[0]
 
-        unread = sequence[self._stream.length :]
+        unread = ids_tensor(sequence[self._stream.length :], self._stream.device)
         draft = draft_tokens(step, unread, self._picker, policy, lookahead, budget, self._eos_ids)
-        run_early([draft.picks[-1].id] if draft.picks else list(unread))
-        draft.exit_states = torch.cat(states, dim=1) if len(states) > 1 else states[0]
+        needed = len(unread) + len(draft.picks)
+        if not draft.picks:
+            run_early(unread)
+        elif sum(state.shape[1] for state in states) < needed:
+            run_early(ids_tensor([draft.picks[-1].id], self._stream.device))
+        # There are more where tokens behind an end were dropped.
+        draft.exit_states = (torch.cat(states, dim=1) if len(states) > 1 else states[0])[:, :needed]
         return draft
 
     def rewind(self, length: int) -> None:

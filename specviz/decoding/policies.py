@@ -8,6 +8,7 @@ from typing import Any, Protocol
 
 class StopPolicy(Protocol):
     reason: str  # what the log calls reaching the lookahead: "length" or "oracle"
+    watches: bool  # whether ``stops_after`` can ever be true: then each token has to be looked at as it comes
 
     def lookahead(self, position: int) -> int:
         """Most tokens to draft in an iteration whose first token is the output's ``position``-th (from 0)."""
@@ -34,6 +35,7 @@ class Constant:
     def __init__(self, lookahead: int, threshold: float = 0.0):
         self._lookahead = lookahead
         self._threshold = threshold
+        self.watches = threshold > 0.0
 
     def lookahead(self, position: int) -> int:
         return self._lookahead
@@ -60,6 +62,7 @@ class Oracle:
     """Drafts exactly until the first mismatch. lengths[t]: how many drafts in a row stand at output position t."""
 
     reason = "oracle"
+    watches = False
 
     def __init__(self, lengths: Sequence[int]):
         self._lengths = lengths

@@ -41,7 +41,10 @@ class Recorder:
     ) -> Iteration:
         """The record of one iteration. logits, probabilities: the target's, (k+1, V)."""
         ids = draft.ids
-        seen = self._target_probabilities(ids, accepted, token, logits, probabilities)
+        detail = self._detail
+        if probabilities is None and (detail.target_probability or detail.alternatives):
+            probabilities = torch.softmax(logits.float(), dim=-1)
+        seen, own = self._target_probabilities(ids, accepted, token, probabilities)
         spoken = self._pieces
         tokens = []
         trial = spoken.fork()
@@ -56,10 +59,9 @@ class Recorder:
                 spoken = trial.fork()
         ending = None
         if token is not None:
-            row = logits[accepted] if probabilities is None else probabilities[accepted]
             ending = TargetToken(
-                token, spoken.push(token), "bonus" if accepted == len(ids) else "correction", seen[-1],
-                self._target_alternatives(row, probabilities is None),
+                token, spoken.push(token), "bonus" if accepted == len(ids) else "correction", own,
+                self._target_alternatives(probabilities[accepted]) if detail.alternatives else (),
             )
         self._pieces = spoken
         record = Iteration(
@@ -81,30 +83,22 @@ class Recorder:
         )
 
     def _target_probabilities(
-        self, ids: list[int], accepted: int, token: int | None, logits: Tensor, probabilities: Tensor | None
-    ) -> list[float | None]:
-        """What the target gave to each drafted token, and last to its own."""
+        self, ids: list[int], accepted: int, token: int | None, probabilities: Tensor | None
+    ) -> tuple[list[float | None], float | None]:
+        """What the target gave to each drafted token, and to its own. probabilities: (k+1, V)."""
         if not self._detail.target_probability:
-            return [None] * (len(ids) + 1)
-        rows = list(range(len(ids)))
-        columns = list(ids)
-        if token is not None:
-            rows.append(accepted)
-            columns.append(token)
-        where = (torch.tensor(rows, device=logits.device), torch.tensor(columns, device=logits.device))
-        if probabilities is not None:
-            values = probabilities[where]
-        else:
-            logits = logits.float()
-            values = (logits[where] - logits.logsumexp(dim=-1)[where[0]]).exp()
-        values = [min(value, 1.0) for value in values.tolist()]
-        return values if token is not None else [*values, None]
+            return [None] * len(ids), None
+        # One row a drafted token; the last row is the target's own behind a full acceptance.
+        columns = [*ids, token if token is not None else 0]
+        found = probabilities.gather(1, torch.tensor(columns, device=probabilities.device)[:, None])[:, 0].tolist()
+        values = [min(value, 1.0) for value in found]
+        if token is None:
+            return values[:-1], None
+        own = values[-1] if accepted == len(ids) else min(float(probabilities[accepted, token]), 1.0)
+        return values[:-1], own
 
-    def _target_alternatives(self, row: Tensor, raw: bool) -> tuple[Alternative, ...]:
-        count = min(self._detail.alternatives, row.shape[-1])
-        if not count:
-            return ()
-        values, ids = (torch.softmax(row.float(), dim=-1) if raw else row).topk(count)
+    def _target_alternatives(self, row: Tensor) -> tuple[Alternative, ...]:
+        values, ids = row.topk(min(self._detail.alternatives, row.shape[-1]))
         return self._alternatives(zip(ids.tolist(), values.tolist(), strict=True))
 
     def _alternatives(self, pairs) -> tuple[Alternative, ...]:

@@ -93,30 +93,40 @@ class Picker:
 
     def pick(self, logits: Tensor) -> Pick:
         """Choose one token from logits (V,)."""
-        if not self.sampling.greedy:
-            probabilities = self.probabilities(logits[None])[0]
-            token = int(torch.multinomial(probabilities, 1, generator=self.generator))
-            return Pick(token, float(probabilities[token]), *self._describe(probabilities), probabilities)
-        if self.detail.entropy or self.detail.alternatives:
-            probabilities = torch.softmax(logits.float(), dim=-1)
-            token = int(logits.argmax())
-            return Pick(token, float(probabilities[token]), *self._describe(probabilities))
-        # softmax at the maximum is exp(max - logsumexp); the other V - 1 values are not needed.
-        logits = logits.float()
-        best, token = logits.max(dim=-1)
-        confidence = (best - logits.logsumexp(dim=-1)).exp()
-        return Pick(int(token), min(float(confidence), 1.0))
+        token, row = self.choose(logits)
+        return self.describe(token, row[None])[0]
 
-    def _describe(self, probabilities: Tensor) -> tuple[float | None, tuple[tuple[int, float], ...]]:
-        entropy = None
+    def choose(self, logits: Tensor) -> tuple[Tensor, Tensor]:
+        """Choose one token from logits (V,) and leave it on the device: the token (1,), and what ``describe`` needs
+        to tell about the choice, (V,)."""
+        if self.sampling.greedy:
+            return logits.argmax(dim=-1, keepdim=True), logits
+        probabilities = self.probabilities(logits[None])[0]
+        return torch.multinomial(probabilities, 1, generator=self.generator), probabilities
+
+    def describe(self, tokens: Tensor, rows: Tensor) -> list[Pick]:
+        """What the log tells about k choices: tokens (k,) and rows (k, V) of ``choose``."""
+        sampled = not self.sampling.greedy
+        probabilities = rows if sampled else torch.softmax(rows.float(), dim=-1)
+        confidences = probabilities.gather(1, tokens[:, None])[:, 0].tolist()
+        nothing = [None] * len(confidences)
+        entropies = nothing
         if self.detail.entropy:
-            entropy = max(float(torch.special.entr(probabilities).sum()), 0.0)
-        return entropy, self.alternatives(probabilities)
+            entropies = torch.special.entr(probabilities).sum(dim=-1).clamp_(min=0.0).tolist()
+        alternatives = self._alternatives(probabilities)
+        return [
+            Pick(token, min(confidence, 1.0), entropy, others, row)
+            for token, confidence, entropy, others, row in zip(
+                tokens.tolist(), confidences, entropies, alternatives, probabilities if sampled else nothing, strict=True
+            )
+        ]
 
-    def alternatives(self, probabilities: Tensor) -> tuple[tuple[int, float], ...]:
-        """The most probable tokens of a distribution (V,): (id, probability), most probable first."""
+    def _alternatives(self, probabilities: Tensor) -> list[tuple[tuple[int, float], ...]]:
+        """The most probable tokens of distributions (k, V): (id, probability), most probable first."""
         count = min(self.detail.alternatives, probabilities.shape[-1])
         if not count:
-            return ()
-        values, ids = probabilities.topk(count)
-        return tuple((i, p) for i, p in zip(ids.tolist(), values.tolist(), strict=True) if p > 0.0)
+            return [()] * len(probabilities)
+        values, ids = (part.tolist() for part in probabilities.topk(count, dim=-1))
+        return [
+            tuple((token, p) for token, p in zip(*row, strict=True) if p > 0.0) for row in zip(ids, values, strict=True)
+        ]
