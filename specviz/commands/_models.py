@@ -16,6 +16,7 @@ def add_model_arguments(parser: argparse.ArgumentParser, draft: bool = True) -> 
         parser.add_argument("--draft", help=f"the model that guesses ahead: {models}")
     parser.add_argument("--target", help=f"the model whose output is reproduced: {models}")
     parser.add_argument("--device", help="cuda, mps or cpu; default: the first of them that is there")
+    parser.add_argument("--weights", choices=("int8",), help="8-bit weights, on a CPU: faster, and another model than float32")
     parser.add_argument("--dtype", help="float32, bfloat16 or float16; default: bfloat16 on a GPU, float32 on a CPU")
 
 
@@ -28,10 +29,19 @@ def load_models(args: argparse.Namespace, progress: Progress) -> tuple[LoadedMod
         raise UsageError("--pair names both models: leave --target and --draft out")
     if args.target is None and draft is None:
         chosen = zoo.pair(pair) if pair else zoo.default_pair()
-        return (*_load(chosen.target, chosen.draft, where), chosen.method)
+        return (*_weights(args, _load(chosen.target, chosen.draft, where)), chosen.method)
     if args.target is None:
         raise UsageError("--draft needs --target: say which model's output is wanted")
-    return (*_load(args.target, draft, where), "autoregressive")
+    return (*_weights(args, _load(args.target, draft, where)), "autoregressive")
+
+
+def _weights(args: argparse.Namespace, models: tuple[LoadedModel, LoadedModel | None]):
+    """The models as loaded, or with 8-bit weights where that was asked for."""
+    if getattr(args, "weights", None) != "int8":
+        return models
+    from specviz.models.int8 import quantised
+
+    return tuple(model and quantised(model) for model in models)
 
 
 def _load(target: str, draft: str | None, where: dict) -> tuple[LoadedModel, LoadedModel | None]:
