@@ -22,5 +22,4 @@ record tiny-heuristic-code --pair tiny --method heuristic --max-new-tokens 160 -
 record tiny-oracle-code --pair tiny --method oracle --max-new-tokens 160 --prompt "$settings"
 record tiny-early-exit-code --target tiny-layerskip --method early-exit-dynamic --exit-layer 3 --max-new-tokens 160 --prompt "$fibonacci"
 record tiny-plain-early-exit-code --target tiny-plain --method early-exit-dynamic --exit-layer 3 --max-new-tokens 160 --prompt "$fibonacci"
-record smollm2-lookup-summary --target smollm2 --method prompt-lookup --max-new-tokens 120 --prompt "Repeat the following list and add one item: apples, pears, plums, cherries, apricots, peaches."
-record smollm2-alone-sky --target smollm2 --method autoregressive --max-new-tokens 80 --prompt "Why is the sky blue? Answer in three sentences."
+record smollm2-lookup-list --target smollm2 --method prompt-lookup --max-new-tokens 100 --prompt "Repeat this list and add one fruit at its end: apples, pears, plums, cherries, apricots, peaches, quinces."
