@@ -60,8 +60,8 @@ class TrainConfig:
         return next(length for share, length in self.contexts if step < share * self.steps or share >= 1.0)
 
     def learning_rate_at(self, step: int) -> float:
-        """Linear warm-up, then linear decay to a fiftieth."""
-        warm = min(1.0, (step + 1 - self.first_step) / self.warmup_steps)
+        """Linear warm-up over ``warmup_steps`` or a tenth of a short run, then linear decay to a fiftieth."""
+        warm = min(1.0, (step + 1 - self.first_step) / max(1, min(self.warmup_steps, self.steps // 10)))
         left = 1.0 - step / self.steps
         return self.learning_rate * warm * max(left, 0.02)
 

@@ -208,7 +208,8 @@ class Trainer:
             self.log({"kind": "run", **self.header()}, fresh=True)
             self.evaluate()
         progress = Progress(total * self.config.batch_tokens, self.step * self.config.batch_tokens, quiet)
-        every = max(1, self.config.evaluate_every // self.config.batch_tokens)
+        # A short run, too, should show in its log how the loss falls.
+        every = max(1, min(self.config.evaluate_every // self.config.batch_tokens, total // 6))
         saved = time.perf_counter()
         recent: list[Tensor] = []
         while self.step < stop:
