@@ -27,7 +27,7 @@ WARM_UP = 1
 BURST = 4  # times that a part is run in a row
 FEWEST = 3  # repetitions that are made however long they take
 
-Part = Callable[[], tuple[float, float]]  # runs a part, returns its seconds (begin, end) and restores what it found
+Part = Callable[[], float]  # runs a part once, returns its seconds, and leaves the caches as they were
 
 
 def measure_costs(
@@ -147,17 +147,22 @@ class _Bench:
         self._prefilled = time.perf_counter() - began
         return session
 
-    def _timed(self, session: Session, work: Callable[[], object]) -> Part:
+    def _timed(self, session: Session, work: Callable[[], object], before: Callable[[], object] | None = None) -> Part:
+        """Time `work`; `before` runs untimed ahead of it. In a run drafting and verifying alternate, and each finds the
+        other's weights in the processor's caches: what that costs belongs to the phase."""
         length = len(session.sequence) - 1
 
-        def part() -> tuple[float, float]:
+        def part() -> float:
+            if before is not None:
+                before()
+                session.rewind(length)
             self._sync()
             began = time.perf_counter()
             work()
             self._sync()
-            ended = time.perf_counter()
+            seconds = time.perf_counter() - began
             session.rewind(length)
-            return began, ended
+            return seconds
 
         return part
 
@@ -171,22 +176,35 @@ class _Bench:
     def _add_early(self, depth: int) -> None:
         session = self._open(MethodConfig("early-exit", lookahead=LONG, exit_layer=depth))
         stream = session.verifier.stream
+        states = {size: stream.embed(ids_tensor(self._ids[:1] * size, self._device)) for size in (*self._sizes, SHORT + 1)}
+        drafts = {size: Draft(_picks(self._ids, size - 1), exit_states=states[size]) for size in states}
         for count in (SHORT, LONG):
-            self.parts["early", depth, count] = self._timed(session, lambda count=count: _proposed(session, count))
+            self.parts["early", depth, count] = self._timed(
+                session, lambda count=count: _proposed(session, count), lambda: _verified(session, drafts[SHORT + 1])
+            )
         for size in self._sizes:
-            states = stream.embed(ids_tensor(self._ids[:1] * size, self._device))
-            draft = Draft(_picks(self._ids, size - 1), exit_states=states)
-            self.parts["remainder", depth, size] = self._timed(session, lambda draft=draft: _verified(session, draft))
+            self.parts["remainder", depth, size] = self._timed(
+                session, lambda size=size: _verified(session, drafts[size]), lambda: _proposed(session, SHORT)
+            )
         if ("head",) not in self.parts:
-            one = stream.embed(ids_tensor(self._ids[:1], self._device))
-            self.parts["head",] = self._timed(session, lambda: stream.head(one))
+            self.parts["head",] = self._timed(session, lambda: stream.head(states[1]))
 
     def _add_draft(self) -> None:
         session = self._open(MethodConfig("constant", lookahead=LONG))
+        checked = Draft(_picks(self._ids, SHORT))
         for count in (SHORT, LONG):
-            self.parts["draft", count] = self._timed(session, lambda count=count: _proposed(session, count))
+            self.parts["draft", count] = self._timed(
+                session, lambda count=count: _proposed(session, count), lambda: _verified(session, checked)
+            )
         longer = [*session.sequence, self._ids[0]]
-        self.parts["draft", "behind"] = self._timed(session, lambda: _proposed(session, SHORT, longer))
+        self.parts["draft", "behind"] = self._timed(
+            session, lambda: _proposed(session, SHORT, longer), lambda: _verified(session, checked)
+        )
+        for size in self._sizes[1:]:
+            draft = Draft(_picks(self._ids, size - 1))
+            self.parts["full", size] = self._timed(
+                session, lambda draft=draft: _verified(session, draft), lambda: _proposed(session, SHORT)
+            )
 
     @torch.inference_mode()
     def repeat(self, repetitions: int, most_seconds: float, progress: Progress | None) -> dict[tuple, list[float]]:
@@ -197,11 +215,9 @@ class _Bench:
             if turn >= FEWEST and time.perf_counter() - start > most_seconds:
                 break
             for name, part in self.parts.items():
-                burst = [ended - began for began, ended in (part() for _ in range(BURST))]
+                burst = [part() for _ in range(BURST)]
                 if turn >= 0:
-                    # The first of a burst finds another part's weights in the processor's caches, which in a run
-                    # happens once a phase and not once a token.
-                    runs[name].append(float(np.median(burst[1:])))
+                    runs[name].append(float(np.median(burst[1:])))  # the first finds some other part's traces
             if progress:
                 progress("measuring costs", turn + WARM_UP + 1, repetitions + WARM_UP, "repetitions")
         return runs
