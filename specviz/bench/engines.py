@@ -5,6 +5,7 @@ Peers get models of their own: the lean layers rearrange a model's weights, and 
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -124,9 +125,10 @@ def label(config: MethodConfig) -> str:
 
 
 def copy_for_peers(loaded: LoadedModel) -> LoadedModel:
-    """A model of one's own, from before anything was rearranged; on the same device."""
-    import copy
-
+    """A model of one's own on the same device, its weights laid out as they were loaded."""
     if any("_hf_hook" in module.__dict__ for module in loaded.model.modules()):
         raise UsageError(f"{loaded.name} is spread over devices: peers cannot be given a copy of it")
-    return replace(loaded, model=copy.deepcopy(loaded.model))
+    model = copy.deepcopy(loaded.model)
+    for weight in model.parameters():
+        weight.data = weight.data.contiguous()
+    return replace(loaded, model=model)
