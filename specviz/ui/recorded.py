@@ -10,8 +10,8 @@ from typing import Any
 ASSETS = Path(__file__).resolve().parents[2] / "assets"
 TRACES = ASSETS / "traces"
 
-# The run on which the page opens, where it is there: a pair that anyone has, and much to see.
-FIRST = "tiny-dynamic-code.jsonl"
+# The run on which the page opens: one with every fate in it, by a pair that anyone has.
+FIRST = "tiny-constant-code.jsonl"
 
 
 @cache
