@@ -12,7 +12,17 @@ from pathlib import Path
 from specviz.commands._models import add_model_arguments, load_models
 from specviz.commands._progress import Printer
 from specviz.commands._terminal import StripPrinter, summary_rows, table
-from specviz.decoding import FULL_DETAIL, METHODS, Check, Detail, MethodConfig, Sampling, build, check_run, decode
+from specviz.decoding import (
+    FULL_DETAIL,
+    METHODS,
+    Check,
+    Detail,
+    MethodConfig,
+    Sampling,
+    build,
+    check_run,
+    decode,
+)
 from specviz.errors import UsageError
 from specviz.models.loading import LoadedModel, encode_prompt
 from specviz.trace import Trace, TraceWriter
