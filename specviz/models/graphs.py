@@ -161,7 +161,8 @@ class StaticStream(LeanStream):
             for index, layer in enumerate(self._weights.layers[first:last], first):
                 keys, values = self._keys[index], self._values[index]
                 states = self._layer(
-                    layer, states, turns, keys, values, keys[:, :, :width], values[:, :width], masks[layer.window]
+                    layer, self._norms[index], states, turns, keys, values, keys[:, :, :width], values[:, :width],
+                    masks[layer.window],
                 )
         finally:
             self._writing = None

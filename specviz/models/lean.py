@@ -38,7 +38,13 @@ class LeanStream:
         self._lengths = [0] * self.layers
         self._exact = self._dtype in (torch.float32, torch.float64)
         # On a CPU a norm made of small operations beats the general one; elsewhere, and in low precision, it doesn't.
-        self._norm = self._small_norm if self.device.type == "cpu" and self._exact else self._any_norm
+        small = self.device.type == "cpu" and self._exact
+        self._norm = self._small_norm if small else self._any_norm
+        width = weights.final_norm.shape[0]
+        self._eps = width * weights.eps
+        scale = width**0.5 if small else 1.0
+        self._norms = [(scale * layer.input_norm, scale * layer.post_norm) for layer in weights.layers]
+        self._final_norm = scale * weights.final_norm
         self._group = weights.query_heads // weights.key_heads
         self._turned_heads = weights.query_heads + weights.key_heads
         self._turns: Tensor | None = None
@@ -60,7 +66,7 @@ class LeanStream:
 
     def head(self, hidden: Tensor) -> Tensor:
         """Final norm and LM head: hidden states (1, n, d) -> logits (n, V)."""
-        return self._weights.head(self._norm(hidden[0], self._weights.final_norm))
+        return self._weights.head(self._norm(hidden[0], self._final_norm))
 
     def forward(self, ids: Tensor, keep: int | None = None) -> Tensor:
         """Append token ids (n,) in all layers; logits of the last ``keep`` (default: all): (keep, V)."""
@@ -109,7 +115,7 @@ class LeanStream:
         for index, layer in enumerate(self._weights.layers[first:last]):
             keys, values, mask = given[layer.window]
             states = self._layer(
-                layer, states, turns, new_keys[index], new_values[index], keys[index], values[index], mask
+                layer, self._norms[first + index], states, turns, new_keys[index], new_values[index], keys[index], values[index], mask
             )
         self._lengths[first:last] = [end] * (last - first)
         return states[None]
@@ -123,13 +129,13 @@ class LeanStream:
         return lengths[0]
 
     def _layer(
-        self, layer: LeanLayer, states: Tensor, turns, new_keys: Tensor, new_values: Tensor, keys: Tensor, values: Tensor,
-        mask: Tensor | None,
+        self, layer: LeanLayer, norms: tuple[Tensor, Tensor], states: Tensor, turns, new_keys: Tensor, new_values: Tensor,
+        keys: Tensor, values: Tensor, mask: Tensor | None,
     ) -> Tensor:
         """states (n, d) -> (n, d). keys, values: what is attended to, the places that are written first included."""
         weights = self._weights
-        count = len(states)
-        heads = layer.qkv(self._norm(states, layer.input_norm)).view(count, -1, weights.head_dim)
+        count = states.size(0)
+        heads = layer.qkv(self._norm(states, norms[0])).view(count, -1, weights.head_dim)
         turned = heads[:, : self._turned_heads]
         if layer.head_norms is not None:
             turned = F.rms_norm(turned, (weights.head_dim,), None, weights.eps).mul_(layer.head_norms)
@@ -153,7 +159,7 @@ class LeanStream:
         if count > 1:
             seen = seen.view(weights.key_heads, count, -1).transpose(0, 1)
         states = layer.output(seen.reshape(count, -1), states)
-        gate, up = layer.gate_up(self._norm(states, layer.post_norm)).chunk(2, dim=-1)
+        gate, up = layer.gate_up(self._norm(states, norms[1])).chunk(2, dim=-1)
         gate = F.silu(gate, inplace=True) if weights.silu else weights.activation(gate)
         return layer.down(gate.mul_(up), states)
 
@@ -163,8 +169,8 @@ class LeanStream:
         values_place.copy_(values)
 
     def _small_norm(self, x: Tensor, weight: Tensor) -> Tensor:
-        mean = torch.linalg.vecdot(x, x).mul_(1 / x.shape[-1])
-        return (x * mean.add_(self._weights.eps).rsqrt_()[:, None]).mul_(weight)
+        # x / sqrt(mean(x^2) + eps) is x / sqrt(sum(x^2) + d eps), times sqrt(d), which the scaled weight carries.
+        return (x * torch.linalg.vecdot(x, x).add_(self._eps).rsqrt_().unsqueeze_(-1)).mul_(weight)
 
     def _any_norm(self, x: Tensor, weight: Tensor) -> Tensor:
         return F.rms_norm(x, weight.shape, weight, self._weights.eps)

@@ -60,7 +60,7 @@ class Packer:
         if least is None:
             return plain
         self.used = True
-        return packed if least == 1 else lambda x: packed(x) if len(x) >= least else plain(x)
+        return packed if least == 1 else lambda x: packed(x) if x.size(0) >= least else plain(x)
 
 
 def usable_cores() -> int:
