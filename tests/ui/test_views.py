@@ -4,7 +4,12 @@ from __future__ import annotations
 
 import re
 
+import pytest
+
 from tests.ui.helpers import PATIENCE, figures_drawn
+
+# A browser and several runs: minutes on two cores.
+pytestmark = pytest.mark.slow
 
 SMALL = "?pair=tiny&limit=32"
 

@@ -10,6 +10,9 @@ import pytest
 from tests.ui import handmade
 from tests.ui.helpers import DONE, PATIENCE, RUN, lines_of, open_text, run
 
+# A browser and several runs: minutes on two cores.
+pytestmark = pytest.mark.slow
+
 VIEWS = ("watch", "explore", "layers", "race", "published", "walk")
 
 
