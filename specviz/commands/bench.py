@@ -5,10 +5,12 @@ from __future__ import annotations
 import argparse
 import json
 import platform
+import warnings
 from dataclasses import asdict
 from pathlib import Path
 
 import torch
+from transformers.utils import logging
 
 from specviz.analysis.prompts import load_prompts
 from specviz.commands._models import add_model_arguments, load_models
@@ -117,6 +119,7 @@ def _prompts(args: argparse.Namespace, target: LoadedModel, source: str) -> list
 def _race(args, target: LoadedModel, draft: LoadedModel | None, configs, source: str, out: Path | None) -> dict:
     from specviz.bench import engines, measure, peers, report
 
+    _quiet()
     prompts = _prompts(args, target, source)
     setting = {
         "target": target.name, "draft": draft.name if draft else None, "dtype": str(target.dtype),
@@ -159,6 +162,13 @@ def _race(args, target: LoadedModel, draft: LoadedModel | None, configs, source:
         "engines": [asdict(line) for line in found],
         "ratios": [{"ours": mine, "other": other, **asdict(ratio)} for mine, other, ratio in pairs],
     }
+
+
+def _quiet() -> None:
+    """Peers announce deprecations and write models to folders; the table is what is to be read."""
+    warnings.simplefilter("ignore")
+    logging.set_verbosity_error()
+    logging.disable_progress_bar()
 
 
 def _study(args, target: LoadedModel, draft: LoadedModel | None) -> int:
