@@ -11,11 +11,12 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from specviz.models.lean_script import MOST_TOKENS, compiled
 from specviz.models.lean_weights import LeanLayer, LeanWeights, lean_weights
 from specviz.models.loading import LoadedModel
 
 _CHUNK = 256  # positions of a prefill that are run at once: bounds the attention scores held at a time
-_FEW = 8  # up to this many positions, turning by a small matrix is one operation instead of three
+_FEW = MOST_TOKENS  # up to this many positions, turning by a small matrix is one operation instead of three
 _STEPS = 32  # rows of the staircase mask that is kept; longer blocks build their own
 _BEFORE, _AFTER = 32, 96  # positions around the current one whose rotation matrices are kept
 _FIRST_ROOM = 256
@@ -45,6 +46,8 @@ class LeanStream:
         scale = width**0.5 if small else 1.0
         self._norms = [(scale * layer.input_norm, scale * layer.post_norm) for layer in weights.layers]
         self._final_norm = scale * weights.final_norm
+        self._compiled = compiled() if weights.scripted is not None else None
+        self._script_norms = [list(norms) for norms in zip(*self._norms, strict=True)]
         self._group = weights.query_heads // weights.key_heads
         self._turned_heads = weights.query_heads + weights.key_heads
         self._turns: Tensor | None = None
@@ -94,7 +97,7 @@ class LeanStream:
 
     def close(self) -> None:
         """Free the cache."""
-        self._keys = self._values = self._stairs = self._turns = None
+        self._keys = self._values = self._stairs = self._turns = self._key_list = self._value_list = None
 
     def run(self, hidden: Tensor, first: int, last: int) -> Tensor:
         """Run layers first..last-1 over hidden states (1, n, d), appending n positions to each of them.
@@ -107,11 +110,19 @@ class LeanStream:
         end = start + count
         if end > self._room:
             self._allocate(max(end, 2 * self._room))
+        turns = self._turns_of(start, count)
+        if self._compiled is not None and count <= MOST_TOKENS:
+            mask = None if count == 1 else self._stairs[: count * self._group, self._room - start : self._room + count]
+            states = self._compiled(
+                states, *self._weights.scripted, *self._script_norms, self._key_list, self._value_list, turns, mask,
+                start, first, last, self._weights.query_heads, self._group, self._eps,
+            )
+            self._lengths[first:last] = [end] * (last - first)
+            return states[None]
         # All layers' places in the cache with one operation each, not one a layer.
         new_keys = self._keys[first:last, :, :, start:end].unbind()
         new_values = self._values[first:last, :, start:end].unbind()
         given = {window: self._past(window, first, last, start, count) for window in self._windows(first, last)}
-        turns = self._turns_of(start, count)
         for index, layer in enumerate(self._weights.layers[first:last]):
             keys, values, mask = given[layer.window]
             states = self._layer(
@@ -239,6 +250,7 @@ class LeanStream:
                 keys[..., :most] = self._keys[..., :most]
                 values[:, :, :most] = self._values[:, :, :most]
             self._keys, self._values, self._room = keys, values, room
+            self._key_list, self._value_list = list(keys.unbind()), list(values.unbind())
             self._stairs = self._for_each_head(self._staircase(_STEPS, room + _STEPS, room + 1))
             root = weights.scale**0.5
             cos, sin = weights.rotation(room)

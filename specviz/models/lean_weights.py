@@ -10,11 +10,13 @@ from __future__ import annotations
 import weakref
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
 
 from specviz.models.int8 import Int8Linear, int8_product
+from specviz.models.lean_script import compiled
 from specviz.models.loading import LoadedModel
 from specviz.models.packing import Packer
 
@@ -42,6 +44,20 @@ class LeanLayer:
     window: int | None
 
 
+# In this order the matrices of a layer are made, and the compiled loop takes them.
+_GROUPS = ("qkv", "output", "gate_up", "down")
+
+
+class ScriptMatrices(NamedTuple):
+    """The matrices of all layers as the compiled loop takes them; qkv_bias is empty where there is none."""
+
+    qkv: list[Tensor]
+    qkv_bias: list[Tensor]
+    output: list[Tensor]
+    gate_up: list[Tensor]
+    down: list[Tensor]
+
+
 class LeanWeights:
     """What the lean stream needs of a model. ``current`` says whether it is still what the model has."""
 
@@ -64,7 +80,9 @@ class LeanWeights:
         head = model.get_output_embeddings()
         self._remember(head.weight, self.embedding, self.final_norm)
         packer = Packer(sum(weight.numel() for weight in model.parameters()), self.embedding.device, self.embedding.dtype)
+        self._plain: list[tuple[Tensor, Tensor | None]] = []  # the matrices in order, as long as none is packed
         self.layers = [self._layer(block, packer) for block in decoder.layers]
+        self.scripted = None if packer.used else self._scripted()
         if isinstance(head, Int8Linear):
             self.head: Linear = int8_product([head])
         else:
@@ -92,6 +110,21 @@ class LeanWeights:
                 half = self.head_dim // 2
                 self._tables = cos.contiguous(), torch.cat((-sin[:, :half], sin[:, half:]), dim=-1)
         return self._tables
+
+    def _scripted(self) -> ScriptMatrices | None:
+        """The matrices for the compiled loop, where the layers are of the kind that it knows."""
+        weight = self.embedding
+        simple = self.silu and not any(layer.head_norms is not None or layer.window for layer in self.layers)
+        if not simple or weight.device.type != "cpu" or weight.dtype != torch.float32 or compiled() is None:
+            return None
+        groups = [self._plain[place :: len(_GROUPS)] for place in range(len(_GROUPS))]
+        if len(self._plain) != len(_GROUPS) * len(self.layers) or any(
+            bias is not None for group in groups[1:] for _, bias in group
+        ):
+            return None
+        biases = [bias for _, bias in groups[0] if bias is not None]
+        matrices = [[matrix for matrix, _ in group] for group in groups]
+        return ScriptMatrices(matrices[0], biases, *matrices[1:])
 
     def _layer(self, block: nn.Module, packer: Packer) -> LeanLayer:
         attention, mlp = block.self_attn, block.mlp
@@ -142,6 +175,7 @@ class LeanWeights:
             for module, part in zip(group, bias.split(rows), strict=True):
                 module.bias.data = part
                 self._remember(module.bias)
+        self._plain.append((whole, bias))
         return whole, bias
 
     def _remember(self, *weights: Tensor) -> None:
