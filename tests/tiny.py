@@ -194,6 +194,7 @@ def tiny_pair(
     return target, _cached_draft(family, likeness, seed, chat, tuple(eos_ids), frozen)
 
 
+@torch.inference_mode(False)
 def fresh(loaded: LoadedModel) -> LoadedModel:
     """A copy that a test may change."""
     return wrap(copy.deepcopy(loaded.model), loaded.tokenizer, loaded.name)
@@ -212,6 +213,7 @@ def shallow(loaded: LoadedModel, layers: int) -> LoadedModel:
 
 
 @functools.cache
+@torch.inference_mode(False)  # else the first test that asks in that mode makes a model that is unlike the others'
 def _cached(family: str, seed: int, chat: bool, eos_ids: tuple[int, ...], over: tuple) -> LoadedModel:
     config_class, model_class, fields = FAMILIES[family]
     config = getattr(transformers, config_class)(
@@ -236,6 +238,7 @@ def _cached(family: str, seed: int, chat: bool, eos_ids: tuple[int, ...], over: 
 
 
 @functools.cache
+@torch.inference_mode(False)
 def _cached_draft(family, likeness, seed, chat, eos_ids, over) -> LoadedModel:
     target = _cached(family, seed, chat, eos_ids, over)
     model = copy.deepcopy(target.model)

@@ -90,6 +90,8 @@ class LeanWeights:
         self.kind = "lean+int8" if isinstance(head, Int8Linear) else "lean+packed" if packer.used else "lean"
         if packer.used:  # copies do not follow a weight that is trained: its version tells
             self._places = [(weight, place, weight._version) for weight, place, _ in self._places]
+        if not any(hook is _contiguous for hook in model._state_dict_hooks.values()):
+            model.register_state_dict_post_hook(_contiguous)
         self._rotary = decoder.rotary_emb
         self._tables: tuple[Tensor, Tensor] | None = None
 
@@ -228,6 +230,13 @@ def _fits(model: nn.Module) -> bool:
     if kinds not in ({nn.Linear}, {Int8Linear}) or head.bias is not None:
         return False
     return decoder.rotary_emb.rope_type in _FIXED_ROTATIONS
+
+
+def _contiguous(model: nn.Module, state: dict, prefix: str, metadata: dict) -> None:
+    """In what is saved, the views are matrices of their own again: safetensors writes no others."""
+    for key, value in state.items():
+        if isinstance(value, Tensor):
+            state[key] = value.contiguous()
 
 
 def _plain(modules) -> bool:

@@ -212,6 +212,20 @@ def test_hooked_patched_and_unknown_models_run_on_their_own_modules():
     assert open_split_stream(tiny_model("opt")).kind == "split"
 
 
+@pytest.mark.parametrize("family", FAMILIES)
+def test_a_model_that_has_decoded_is_saved_as_it_was_loaded(family, tmp_path):
+    loaded, untouched = fresh(tiny_model(family)), fresh(tiny_model(family))
+    for _ in range(2):  # made anew after a change: one hook, not two
+        assert open_stream(loaded).kind == "lean"
+        loaded.model.model.layers[0].self_attn.q_proj.weight.data = loaded.model.model.layers[0].self_attn.q_proj.weight.data.clone()
+    loaded.model.save_pretrained(tmp_path)
+    again = type(loaded.model).from_pretrained(tmp_path)
+    for (name, saved), (_, expected) in zip(again.named_parameters(), untouched.model.named_parameters(), strict=True):
+        assert torch.equal(saved, expected), name
+    assert open_stream(loaded).kind == open_stream(fresh(loaded)).kind == "lean"
+    assert len(loaded.model._state_dict_hooks) == 1
+
+
 def test_sequences_that_change_their_rotation_with_their_length_are_left_to_the_model():
     rope = {"rope_type": "dynamic", "rope_theta": 10000.0, "factor": 2.0}
     config = copy.deepcopy(tiny_model("llama").model.config)
