@@ -250,7 +250,7 @@ function mount(element, tools) {
 }
 
 // The script may stand in the document twice (Gradio repeats what is in the head); the page exists once.
-if (!window.specviz) {
+if (!window.specviz?.app) {
   window.specviz = { app: start(), mount };
   if (window.specvizWaiting) mount(...window.specvizWaiting); // Gradio was faster
 }

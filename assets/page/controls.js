@@ -44,7 +44,7 @@ export function slider(name, { range = RANGES[name], get = () => settings[name],
   const show = (value) => { output.textContent = value === null || value === undefined ? "" : String(value); };
   const input = h("input", { type: "range", ...range, on: {
     input: () => { show(input.value); if (live) set(Number(input.value)); },
-    change: () => set(Number(input.value)),
+    change: () => (live && get() === Number(input.value)) || set(Number(input.value)),
   } });
   const field = new Field(name, input, { output, note });
   field.refresh = () => {

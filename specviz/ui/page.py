@@ -23,6 +23,7 @@ from specviz.ui.limits import LIMITS
 from specviz.ui.player import player
 from specviz.ui.requests import Reader, Refused, clean, decode_request, probe_request, race_request
 from specviz.ui.runs import Runs
+from specviz.ui.said import said
 from specviz.ui.shelf import Shelf
 from specviz.ui.study import Study
 from specviz.ui.texts import language, text
@@ -94,7 +95,7 @@ class Site:
         try:
             trace = parse_trace(io.StringIO(clean(content)))
         except TraceError as error:
-            raise Refused(text("error.file", read.lang, why=error)) from None
+            raise Refused(text("error.file", read.lang, why=said(str(error), read.lang, ""))) from None
         if len(trace.iterations) > self.runs.limits.upload_records:
             raise Refused(text("error.file_records", read.lang, limit=self.runs.limits.upload_records))
         return {"run": self.runs.finished("upload", records_of(trace)).id, "finished": trace.finished}

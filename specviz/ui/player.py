@@ -16,7 +16,7 @@ TEMPLATE = '<div class="sv-mount"></div>'
 ON_LOAD = """
 const tools = { server, trigger: (name, detail) => trigger(name, detail) };
 const events = ['work'];
-if (window.specviz) window.specviz.mount(element, tools);
+if (window.specviz?.mount) window.specviz.mount(element, tools);
 else window.specvizWaiting = [element, tools];
 """
 
@@ -28,5 +28,5 @@ def player(server_functions: Sequence[Callable]) -> gr.HTML:
         js_on_load=ON_LOAD,
         apply_default_css=False,
         server_functions=list(server_functions),
-        elem_id="specviz",
+        elem_id="sv-component",  # not "specviz": an element's id is also a global name in the browser
     )

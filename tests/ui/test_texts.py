@@ -20,7 +20,9 @@ def test_languages_hold_the_same_keys_and_placeholders():
         assert set(texts) == set(english)
         for key, text in texts.items():
             assert text.strip(), key
-            assert set(re.findall(r"\{(\w+)\}", text)) == set(re.findall(r"\{(\w+)\}", english[key])), key
+            named, there = (set(re.findall(r"\{(\w+)\}", one)) for one in (text, english[key]))
+            # A message of the core may name more than a reader of another language needs.
+            assert named <= there if key.startswith("core.") else named == there, key
 
 
 def test_every_key_that_the_scripts_name_exists():
