@@ -1,6 +1,7 @@
 // The form of the Watch view: what to run. Only what applies is shown; errors stand beside their field.
 
 import { clear, h, on, t } from "./dom.js";
+import { ask } from "./server.js";
 import { RANGES, change, methodsOf, pair, settings, setup, spec } from "./settings.js";
 
 const GROUPS = [
@@ -114,7 +115,34 @@ export class Controls {
       clear(select).append(...setup.boot.pairs.map((one) => h("option", { value: one.name, text: pairTitle(one) })));
       select.value = settings.pair;
     };
+    if (setup.boot.typed) field.node.append(this.#otherModel(field));
     return field;
+  }
+
+  /** A target and a draft model by name, where the page is its visitor's own. */
+  #otherModel(field) {
+    const target = h("input", { type: "text", spellcheck: "false", tLabel: "pair.target", tPlaceholder: "pair.target" });
+    const draft = h("input", { type: "text", spellcheck: "false", tLabel: "pair.draft", tPlaceholder: "pair.draft" });
+    const use = async () => {
+      field.fail(null);
+      const names = [target, draft].map((input) => input.value.trim()).filter(Boolean);
+      try {
+        const found = (await ask("typed", { pair: names.join(" + ") })).pair;
+        setup.boot.pairs = [...setup.boot.pairs.filter((one) => one.name !== found.name), found];
+        change({ pair: found.name });
+      } catch (error) {
+        field.fail(error.message || t("error.lost"));
+      }
+    };
+    for (const input of [target, draft]) {
+      input.addEventListener("keydown", (event) => {
+        if (event.key !== "Enter") return;
+        event.preventDefault(); // the form would run
+        use();
+      });
+    }
+    const button = h("button", { type: "button", class: "sv-chip", t: "pair.use", "data-do": "use-model", on: { click: use } });
+    return h("details", { class: "sv-details sv-other-model" }, h("summary", { t: "pair.other" }), target, draft, button);
   }
 
   #method() {

@@ -129,21 +129,26 @@ def load_lens(path: str | os.PathLike[str]) -> LensTable:
             raise KeyError("kind")
         if data["schema"] > SCHEMA:
             raise UsageError(f"{name}: schema {data['schema']} is newer than this program's {SCHEMA}: update specviz")
-        return LensTable(
-            model=str(data["model"]),
-            ids=tuple(int(token) for token in data["ids"]),
-            pieces=tuple(str(piece) for piece in data["pieces"]),
-            tokens=np.array(data["tokens"], np.int32),
-            probabilities=np.array(data["probabilities"], np.float32),
-            texts={int(token): str(text) for token, text in data["texts"].items()},
-            prompt=int(data["prompt"]),
-        )
+        return parse_lens(data)
     except OSError as error:
         raise UsageError(f"{name}: {error.strerror}") from None
     except UsageError:
         raise
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise UsageError(f"{name}: this is not a lens file, or it is damaged ({error})") from None
+
+
+def parse_lens(data: Mapping[str, Any]) -> LensTable:
+    """The table of what ``as_dict`` gives, also after JSON. ValueError, KeyError, TypeError for anything else."""
+    return LensTable(
+        model=str(data["model"]),
+        ids=tuple(int(token) for token in data["ids"]),
+        pieces=tuple(str(piece) for piece in data["pieces"]),
+        tokens=np.array(data["tokens"], np.int32),
+        probabilities=np.array(data["probabilities"], np.float32),
+        texts={int(token): str(text) for token, text in data["texts"].items()},
+        prompt=int(data["prompt"]),
+    )
 
 
 def lens(

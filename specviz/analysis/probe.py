@@ -156,8 +156,8 @@ class Probe:
         return self.texts.get(int(token), "")
 
 
-def save_probe(path: str | os.PathLike[str], probe: Probe) -> None:
-    """Write a probe to one compressed file (.npz: a JSON header and plain arrays). Appears whole or not at all."""
+def probe_bytes(probe: Probe) -> bytes:
+    """A probe as the content of a file (.npz: a JSON header and plain arrays); ``parse_probe`` reads it."""
     header = {f.name: getattr(probe, f.name) for f in fields(Probe) if f.name not in _ARRAYS}
     header["texts"] = {str(key): value for key, value in probe.texts.items()}
     header["info"] = dict(probe.info)
@@ -165,9 +165,16 @@ def save_probe(path: str | os.PathLike[str], probe: Probe) -> None:
     arrays = {name: getattr(probe, name) for name in _ARRAYS}
     # surrogatepass: a tokenizer may hold half characters, and a probe must not fail on them.
     raw = np.frombuffer(text.encode("utf-8", "surrogatepass"), np.uint8)
+    out = io.BytesIO()
+    np.savez_compressed(out, header=raw, **arrays)
+    return out.getvalue()
+
+
+def save_probe(path: str | os.PathLike[str], probe: Probe) -> None:
+    """Write a probe to one compressed file. Appears whole or not at all."""
     part = os.fspath(path) + ".part"
     with open(part, "wb") as file:
-        np.savez_compressed(file, header=raw, **arrays)
+        file.write(probe_bytes(probe))
     os.replace(part, path)
 
 

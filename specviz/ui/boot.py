@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Any
 
 from specviz.decoding import METHODS
 from specviz.figures.theme import FONT, MONO, NEUTRALS, Look, as_plain, css_variables
 from specviz.models import zoo
 from specviz.ui import published, recorded, static
-from specviz.ui.limits import LIMITS
+from specviz.ui.limits import LIMITS, public
 from specviz.ui.prompts import examples
 from specviz.ui.requests import TWINS
 from specviz.ui.shelf import Shelf
@@ -41,7 +42,8 @@ def data(shelf: Shelf) -> dict[str, Any]:
         "twins": [name for name, twin in TWINS.items() if zoo.MODELS[twin].here or shelf.layers(twin)],
         "published": published.tables(shelf, _memory()),
         "examples": examples(),
-        "limits": {"prompt": LIMITS.prompt, "upload": LIMITS.upload_bytes},
+        "limits": {"prompt": LIMITS.prompt, "upload": LIMITS.upload_bytes, "tokens": LIMITS.new_tokens},
+        "typed": not public() and not shelf.fixed,  # may a visitor type the name of a model?
         "traces": recorded.catalogue(),
         "first": recorded.first(),
     }
@@ -55,32 +57,40 @@ def pairs(shelf: Shelf) -> list[dict[str, Any]]:
         missing = [model for model in models if not model.here and shelf.layers(model.name) is None]
         if any(model.needs_token or model.source in ("assets", "composed") for model in missing):
             continue
-        if sum(model.memory(4) for model in models) > _memory():
+        if sum(model.memory(4) for model in models) > _memory() or (missing and shelf.fixed):
             continue
-        found.append(
-            {
-                "name": pair.name,
-                "target": pair.target,
-                "draft": pair.draft,
-                "method": pair.method,
-                "exit_layer": pair.exit_layer,
-                "title": pair.target + (f" + {pair.draft}" if pair.draft else ""),
-                "layers": shelf.layers(pair.target) or layers(pair.target),
-                "chat": "instruct" in models[0].where.lower() or pair.target == "smollm2",
-                "task": pair.task,
-                "fetch_bytes": sum(model.download or 2 * model.parameters for model in missing),
-            }
-        )
+        found.append(described(pair, shelf) | {"fetch_bytes": sum(m.download or 2 * m.parameters for m in missing)})
     # What needs no download comes first; the zoo lists the shipped pairs before all others.
     return sorted(found, key=lambda pair: pair["fetch_bytes"] > 0)
 
 
+def described(pair: zoo.Pair, shelf: Shelf) -> dict[str, Any]:
+    """A pair as the form of the page needs it."""
+    target = zoo.find(pair.target)
+    return {
+        "name": pair.name,
+        "target": pair.target,
+        "draft": pair.draft,
+        "method": pair.method,
+        "exit_layer": pair.exit_layer,
+        "title": pair.target + (f" + {pair.draft}" if pair.draft else ""),
+        "layers": shelf.layers(pair.target) or layers(pair.target),
+        "chat": target is None or "instruct" in target.where.lower() or pair.target == "smollm2",
+        "task": pair.task,
+        "fetch_bytes": 0,
+    }
+
+
 def layers(name: str) -> int:
-    """Layers of a model of the zoo as far as its files on this machine tell; else a number that fits most."""
-    entry = zoo.MODELS[name]
-    config = zoo.ASSETS / entry.where / "config.json"
-    if entry.source == "assets" and config.is_file():
-        return int(json.loads(config.read_text(encoding="utf-8")).get("num_hidden_layers", 12))
+    """Layers of a model as far as its files on this machine tell; else a number that fits most."""
+    entry = zoo.find(name)
+    folder = zoo.ASSETS / entry.where if entry else Path(name).expanduser()
+    config = folder / "config.json"
+    try:
+        if entry is None or entry.source == "assets":
+            return int(json.loads(config.read_text(encoding="utf-8"))["num_hidden_layers"])
+    except (OSError, ValueError, KeyError, TypeError):
+        pass  # whoever loads it will say what is wrong
     return {"smollm2": 30, "smollm2-135m": 30, "smollm2-360m": 32}.get(name, 24)
 
 

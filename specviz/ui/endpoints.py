@@ -11,37 +11,45 @@ from __future__ import annotations
 
 import json
 import time
+from collections.abc import Callable
 from typing import Any
 
 import gradio as gr
+from gradio.context import LocalContext
 
 from specviz.analysis import cost
 from specviz.analysis.grid import simulate_grid
 from specviz.models import zoo
+from specviz.ui.limits import LIMITS
+from specviz.ui.perform import perform
 from specviz.ui.requests import Reader, Refused, decode_request, probe_request
 from specviz.ui.runs import Run
 from specviz.ui.study import MAX_LOOKAHEAD, Study
-from specviz.ui.work import perform
-
-SWEEP_CELLS = 4000
+from specviz.ui.texts import text
 
 
 def register(site, concurrency_id: str) -> None:
     """Add the endpoints to the Blocks that are being built."""
 
     def carry_out(kind: str, request: Any) -> Run:
-        run = Run(kind, request)
+        run = site.runs.submit(kind, request, claimed=True)
+        if run is None:
+            raise _refusal(text("error.busy"))
+        waiting = _waits()
         for _ in perform(run, site.shelf):
             run.touched = time.monotonic()  # nobody pulls: the caller waits for the whole answer
+            if not waiting():
+                run.stop()
+        site.runs.forget(run)  # the caller has the answer, and knows no name to ask again
         if run.state != "done":
-            raise gr.Error(run.failure["message"] if run.failure else "stopped")
+            raise _refusal(run.failure["message"] if run.failure else "stopped")
         return run
 
     def checked(read, data: dict[str, Any]):
         try:
             return read({key: value for key, value in data.items() if value is not None})
         except Refused as error:
-            raise gr.Error(str(error)) from None
+            raise _refusal(str(error)) from None
 
     def decode(
         prompt: str,
@@ -120,8 +128,22 @@ def register(site, concurrency_id: str) -> None:
             api_name=function.__name__,
             api_description=function.__doc__,
             concurrency_id=concurrency_id,
-            concurrency_limit=1,
+            concurrency_limit=LIMITS.runs_at_once,
         )
+
+
+def _waits() -> Callable[[], bool]:
+    """A function that says whether the caller of this endpoint is still there."""
+    blocks, name = LocalContext.blocks.get(None), LocalContext.event_id.get(None)
+    event = blocks._queue.event_ids_to_events.get(name) if blocks is not None and name else None
+    if event is None:
+        return lambda: True
+    return lambda: event.alive and name in blocks._queue.event_ids_to_events
+
+
+def _refusal(message: str) -> gr.Error:
+    """For the caller alone: a refusal is no fault of ours, so the log has no traceback of it."""
+    return gr.Error(message, print_exception=False)
 
 
 def locals_of(found: dict[str, Any]) -> dict[str, Any]:
@@ -131,6 +153,8 @@ def locals_of(found: dict[str, Any]) -> dict[str, Any]:
 
 def _grid_of(given: dict[str, Any], site) -> tuple[list[int], list[float]]:
     read = Reader(given)
+    if any(isinstance(given[name], list) and len(given[name]) > LIMITS.sweep_cells for name in ("lookaheads", "thresholds")):
+        raise _refusal(text("error.cells", limit=LIMITS.sweep_cells))
     try:
         read.choice("policy", ("constant", "heuristic", "dynamic", "oracle"), "dynamic")
         ahead = [Reader({"lookahead": k}).whole("lookahead", 1, MAX_LOOKAHEAD) for k in given["lookaheads"] or range(1, 9)]
@@ -138,9 +162,9 @@ def _grid_of(given: dict[str, Any], site) -> tuple[list[int], list[float]]:
             Reader({"threshold": x}).number("threshold", 0.0, 1.0) for x in given["thresholds"] or (0.0, 0.2, 0.4, 0.6, 0.8)
         ]
     except (Refused, TypeError) as error:
-        raise gr.Error(str(error)) from None
-    if len(ahead) * len(limits) > SWEEP_CELLS or None in ahead or None in limits:
-        raise gr.Error(f"lookaheads and thresholds: at most {SWEEP_CELLS} combinations")
+        raise _refusal(str(error)) from None
+    if len(ahead) * len(limits) > LIMITS.sweep_cells or None in ahead or None in limits:
+        raise _refusal(text("error.cells", limit=LIMITS.sweep_cells))
     return ahead, limits
 
 

@@ -14,20 +14,22 @@ os.environ.setdefault("GRADIO_ANALYTICS_ENABLED", "False")
 os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")
 
 import gradio as gr
+from starlette.middleware import Middleware
 
 from specviz.analysis.simulate import POLICIES
 from specviz.trace import TraceError, parse_trace, records_of
-from specviz.ui import boot, endpoints, static
+from specviz.ui import boot, endpoints, serving, static, zerogpu
 from specviz.ui.drawing import look_of
+from specviz.ui.guard import Guard
 from specviz.ui.limits import LIMITS
+from specviz.ui.perform import perform
 from specviz.ui.player import player
-from specviz.ui.requests import Reader, Refused, clean, decode_request, probe_request, race_request
+from specviz.ui.requests import Reader, Refused, clean, decode_request, pair_of, probe_request, race_request
 from specviz.ui.runs import Runs
 from specviz.ui.said import said
 from specviz.ui.shelf import Shelf
 from specviz.ui.study import Study
 from specviz.ui.texts import language, text
-from specviz.ui.work import perform
 
 # Everything that uses a model waits in this one queue.
 MODEL_QUEUE = "models"
@@ -52,7 +54,7 @@ class Site:
     def functions(self) -> tuple[Callable[[object], dict[str, Any]], ...]:
         """What the page may call."""
         return (
-            self.submit, self.pull, self.stop, self.upload, self.explore, self.layers, self.simulated,
+            self.submit, self.pull, self.stop, self.upload, self.explore, self.layers, self.simulated, self.typed,
         )  # fmt: skip
 
     # --- answers at once -----------------------------------------------------------------------------------
@@ -122,6 +124,11 @@ class Site:
         policy = read.choice("policy", POLICIES, "dynamic")
         return {"records": "[" + ",".join(study.trace_lines(policy, *self._knobs(read, study))) + "]"}
 
+    def typed(self, data: object) -> dict[str, Any]:
+        """A pair that a visitor typed, as the form needs it; refused where only models of the zoo are allowed."""
+        read = Reader(data, _lang(data))
+        return {"pair": boot.described(pair_of(read.pair()), self.shelf)}
+
     def _study(self, data: object) -> tuple[Study, Reader]:
         read = Reader(data, _lang(data))
         run = self.runs.get(read.get("run"))
@@ -173,6 +180,8 @@ def _explained(method: Callable[[object], dict]) -> Callable[[object], dict]:
 def build() -> gr.Blocks:
     """The page, ready to launch with ``launch``."""
     site = Site()
+    if zerogpu.here():
+        zerogpu.prepare(site.shelf, [(pair["target"], pair["draft"]) for pair in boot.pairs(site.shelf) if not pair["fetch_bytes"]])
     with gr.Blocks(title="specviz", analytics_enabled=False, fill_width=True) as page:
         component = player([_explained(method) for method in site.functions()])
         component.work(
@@ -180,13 +189,13 @@ def build() -> gr.Blocks:
             None,
             None,
             concurrency_id=MODEL_QUEUE,
-            concurrency_limit=1,
+            concurrency_limit=LIMITS.runs_at_once,
             trigger_mode="multiple",
             show_progress="hidden",
             api_visibility="private",
         )
         endpoints.register(site, MODEL_QUEUE)
-    page.site = site
+    page.site, page.component = site, component
     return page
 
 
@@ -201,13 +210,24 @@ def _event(site: Site):
 
 def launch(page: gr.Blocks, **more: Any):
     """Launch with everything that the page needs; ``more`` goes to Gradio's launch."""
-    page.queue(max_size=LIMITS.waiting, default_concurrency_limit=1)
+    serving.start_log()
+    serving.end_on_sigterm(page.site.runs)
+    # The page's own runs are counted by Runs, which says so in words; the rest is room for programs.
+    page.queue(max_size=2 * LIMITS.waiting, default_concurrency_limit=1, api_open=False)
+    guard = Middleware(
+        Guard,
+        most=2 * LIMITS.upload_bytes + 1_000_000,  # a file travels as a JSON text, where quotes take two bytes
+        component=page.component._id,
+        server_functions=frozenset(function.__name__ for function in page.site.functions()),
+    )
     return page.launch(
-        app_kwargs={"routes": static.routes()},
+        app_kwargs={"routes": static.routes(), "middleware": [guard]},
         head=boot.head(page.site.shelf),
         footer_links=[],
         run_history=False,
         ssr_mode=False,
+        mcp_server=False,
+        enable_monitoring=False,
         allowed_paths=[],
         max_file_size=LIMITS.upload_bytes,
         **more,

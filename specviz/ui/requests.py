@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from specviz.decoding import METHODS, MethodConfig, Sampling
 from specviz.errors import UsageError
 from specviz.models import zoo
-from specviz.ui.limits import LIMITS, Limits
+from specviz.models.locate import locate
+from specviz.ui.limits import LIMITS, Limits, public
+from specviz.ui.said import said
 from specviz.ui.texts import language, text
 
 
@@ -53,6 +55,19 @@ class RaceRequest:
 
     runs: tuple[DecodeRequest, ...]
     lang: str = "en"
+
+
+# Between the target and the draft model of a pair that is typed and not chosen; longest such text in characters.
+PLUS = " + "
+LONGEST_PAIR = 1000
+
+
+def pair_of(name: str) -> zoo.Pair:
+    """The pair of the zoo of that name, or the one that a text such as "owner/target + owner/draft" stands for."""
+    if name in zoo.PAIRS:
+        return zoo.PAIRS[name]
+    target, _, draft = name.partition(PLUS)
+    return zoo.Pair(name, target, draft or None, "", "dynamic" if draft else "prompt-lookup")
 
 
 class Reader:
@@ -99,6 +114,30 @@ class Reader:
             raise Refused(text("error.long", self.lang, length=len(value), limit=longest), name)
         return clean(value)
 
+    def pair(self, name: str = "pair") -> str:
+        """A pair of the zoo, or "target" or "target + draft": of the zoo where visitors are strangers, else any model."""
+        given = self._data.get(name)
+        if isinstance(given, str) and given in zoo.PAIRS:
+            return given
+        if not isinstance(given, str) or not given.strip() or len(given) > LONGEST_PAIR:
+            raise self._refuse("choice", name, choices=", ".join(zoo.PAIRS))
+        parts = [part.strip() for part in clean(given).split(PLUS)]
+        if len(parts) > 2:
+            raise self._refuse("choice", name, choices=", ".join(zoo.PAIRS))
+        return PLUS.join(self._model(part, name) for part in parts)
+
+    def _model(self, given: str, name: str) -> str:
+        entry = zoo.find(given)
+        if entry is not None:
+            return entry.name
+        if public():
+            raise Refused(text("error.public", self.lang, choices=", ".join(zoo.PAIRS)), name)
+        try:
+            locate(given)
+        except UsageError as error:
+            raise Refused(said(str(error), self.lang), name) from None
+        return given
+
     def flag(self, name: str, default: bool) -> bool:
         value = self._data.get(name)
         return default if value is None else value is True
@@ -133,7 +172,7 @@ def decode_request(data: object, lang: str = "en", limits: Limits = LIMITS) -> D
     if not prompt.strip():
         raise Refused(text("error.empty", read.lang), "prompt")
     return DecodeRequest(
-        pair=read.choice("pair", zoo.PAIRS),
+        pair=read.pair(),
         # A parameter that has no meaning for the method is left out: the page hides it, a link may still carry it.
         method=MethodConfig(name, **{key: value for key, value in given.items() if key in parameters}),
         prompt=prompt,
@@ -152,8 +191,8 @@ def decode_request(data: object, lang: str = "en", limits: Limits = LIMITS) -> D
 def probe_request(data: object, lang: str = "en", limits: Limits = LIMITS) -> ProbeRequest:
     """Read a request for a probe."""
     read = Reader(data, lang)
-    name = read.choice("pair", zoo.PAIRS)
-    pair = zoo.PAIRS[name]
+    name = read.pair()
+    pair = pair_of(name)
     drafter = read.choice("drafter", ("assistant", "early-exit"), "assistant" if pair.draft else "early-exit")
     if drafter == "assistant" and not pair.draft:
         raise Refused(text("error.no_draft", read.lang), "pair")
@@ -194,3 +233,26 @@ def race_request(data: object, lang: str = "en", limits: Limits = LIMITS) -> Rac
 def clean(value: str) -> str:
     """Text without half characters (lone surrogates), which no file and no reply could carry."""
     return value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+
+
+def field_of(error: UsageError) -> str | None:
+    """The control that a message of the core is about: they begin with the name of the parameter."""
+    word = str(error).split("=", 1)[0]
+    known = ("lookahead", "threshold", "exit_layer", "ngram", "limit", "temperature", "top_k", "top_p", "seed")
+    if word in known:
+        return word
+    return "prompt" if str(error).startswith("the prompt") else None
+
+
+def to_plain(request: DecodeRequest | ProbeRequest | RaceRequest) -> dict[str, Any]:
+    """A checked request as plain Python values, which another process can take."""
+    return asdict(request)
+
+
+def from_plain(kind: str, data: dict[str, Any]) -> DecodeRequest | ProbeRequest | RaceRequest:
+    """The request that ``to_plain`` gave."""
+    if kind == "probe":
+        return ProbeRequest(**data)
+    if kind == "race":
+        return RaceRequest(tuple(from_plain("decode", run) for run in data["runs"]), data["lang"])
+    return DecodeRequest(**{**data, "method": MethodConfig(**data["method"]), "sampling": Sampling(**data["sampling"])})

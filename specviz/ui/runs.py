@@ -90,15 +90,33 @@ class Runs:
 
     def __init__(self, limits: Limits = LIMITS):
         self.limits = limits
+        self.closed = False
         self._runs: dict[str, Run] = {}
         self._lock = threading.Lock()
 
-    def submit(self, kind: str, request: Any) -> Run | None:
-        """A new run that waits for the models; None where too many wait already."""
-        self.expire()
-        run = Run(kind, request)
+    def _unended(self) -> int:
+        return sum(not run.ended for run in self._runs.values())
+
+    def close(self) -> list[Run]:
+        """Take no more runs and stop those that have begun, which are returned; the others end at once."""
         with self._lock:
-            if sum(not other.ended for other in self._runs.values()) > self.limits.waiting:
+            self.closed = True
+            going = [run for run in self._runs.values() if not run.ended]
+            for run in going:
+                run.stop()
+                if not run.claimed:
+                    run.state = "stopped"
+        return [run for run in going if run.claimed]
+
+    def submit(self, kind: str, request: Any, claimed: bool = False) -> Run | None:
+        """A new run that waits for the models; None where too many wait already.
+
+        claimed: it is begun at once by the caller, a program that has waited in Gradio's queue.
+        """
+        self.expire()
+        run = Run(kind, request, claimed=claimed)
+        with self._lock:
+            if self.closed or self._unended() >= self.limits.waiting + self.limits.runs_at_once:
                 return None
             self._runs[run.id] = run
         return run
@@ -112,6 +130,10 @@ class Runs:
             self._runs[run.id] = run
         self.expire()
         return run
+
+    def forget(self, run: Run) -> None:
+        with self._lock:
+            self._runs.pop(run.id, None)
 
     def get(self, name: object) -> Run | None:
         return self._runs.get(name) if isinstance(name, str) else None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import lru_cache
 from typing import Any
 
@@ -13,8 +13,8 @@ from specviz.analysis import cost
 from specviz.analysis.as_trace import as_trace
 from specviz.analysis.cost import Costs
 from specviz.analysis.grid import simulate_grid
-from specviz.analysis.lens import LensTable
-from specviz.analysis.probe import Probe
+from specviz.analysis.lens import LensTable, parse_lens
+from specviz.analysis.probe import Probe, parse_probe, probe_bytes
 from specviz.analysis.simulate import Policy, Simulation, simulate
 from specviz.figures.theme import Look
 from specviz.trace import Trace, records_of, to_json
@@ -37,6 +37,16 @@ class Study:
     def __post_init__(self):
         # The same numbers are asked for again with every movement of a slider.
         self._grid = lru_cache(maxsize=64)(self._grid)
+
+    def pack(self) -> dict[str, Any]:
+        """The study as plain Python values, which another process can take; ``unpack`` reads them."""
+        lens = self.lens.as_dict() if self.lens is not None else None
+        return {"probe": probe_bytes(self.probe), "costs": asdict(self.costs), "lens": lens}
+
+    @classmethod
+    def unpack(cls, data: dict[str, Any]) -> Study:
+        lens = parse_lens(data["lens"]) if data["lens"] is not None else None
+        return cls(parse_probe(data["probe"]), Costs(**data["costs"]), lens)
 
     def _layer(self, exit_layer: int | None) -> int | None:
         return exit_layer if self.probe.kind == "early-exit" else None

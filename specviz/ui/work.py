@@ -1,9 +1,13 @@
-"""The work of a run: generators that yield between steps, so that whoever drives them can end them there."""
+"""The work of a run, as messages: plain values that could have come from another process, as on ZeroGPU they do.
+
+A message is a pair: ("state", a state of the run), ("line", a record as JSON), ("check", the comparison with the target
+alone) or ("result", what else the work leaves). None only says that a step is over. Whoever drives the work can end it
+at each message.
+"""
 
 from __future__ import annotations
 
 import json
-import logging
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from dataclasses import replace
@@ -12,67 +16,41 @@ from typing import Any
 from specviz.analysis.lens import lens
 from specviz.analysis.measure import measure_probe
 from specviz.decoding import FULL_DETAIL, MethodConfig, build, check_run, decode
-from specviz.errors import UsageError
-from specviz.models.loading import LoadedModel, encode_prompt
-from specviz.trace import Record, Trace
-from specviz.ui.requests import DecodeRequest
-from specviz.ui.runs import Run, Stopped
+from specviz.models.loading import LoadedModel, Progress, encode_prompt
+from specviz.trace import Record, Trace, to_json
+from specviz.ui.requests import DecodeRequest, ProbeRequest, RaceRequest, pair_of
 from specviz.ui.shelf import Shelf
 from specviz.ui.study import MAX_LOOKAHEAD, Study
-from specviz.ui.texts import text
 
-log = logging.getLogger("specviz")
-
-Work = Callable[[Run, Shelf], Iterator[None]]
+Message = tuple[str, Any]
+Work = Callable[[Any, Shelf, "Progress | None"], Iterator["Message | None"]]
 
 
-def perform(run: Run, shelf: Shelf) -> Iterator[None]:
-    """Carry out a run. Every way out leaves the run in one of its ended states."""
-    try:
-        with closing(WORK[run.kind](run, shelf)) as steps:
-            for _ in steps:
-                if run.stopping():
-                    raise Stopped
-                yield
-        run.state = "done"
-    except (Stopped, GeneratorExit) as why:
-        run.state = "stopped"
-        if isinstance(why, GeneratorExit):
-            raise
-    except UsageError as error:
-        run.failure = {"message": str(error), "field": getattr(error, "field", None) or field_of(error)}
-        run.state = "failed"
-    except Exception:
-        log.exception("run failed")
-        run.failure = {"message": text("error.internal", getattr(run.request, "lang", "en")), "field": None}
-        run.state = "failed"
-
-
-def decode_work(run: Run, shelf: Shelf) -> Iterator[None]:
+def decode_work(request: DecodeRequest, shelf: Shelf, report: Progress | None) -> Iterator[Message | None]:
     """Decode, then decode again with the target alone and compare."""
-    request = run.request
-    run.state = "loading"
-    target, draft = shelf.pair(request.pair, run.report)
-    yield
-    run.state = "running"
-    ours = _Collected()
-    for record in _decoded(request, target, draft):
-        run.add(record)
-        ours.append(record)
-        yield
-    if not request.sampling.greedy:
-        run.check = {"kind": "sampled"}
-        return
-    run.state = "checking"
-    if request.method.name == "autoregressive":
-        plain = ours
-    else:
-        plain = _Collected()
-        # The same detail: a run that also notes alternatives must be compared with one that does.
-        for record in _decoded(replace(request, method=MethodConfig("autoregressive")), target, None):
-            plain.append(record)
-            yield
-    run.check = verdict(ours.trace(), plain.trace(), target)
+    yield "state", "loading"
+    pair = pair_of(request.pair)
+    with shelf.lent(pair.target, pair.draft) as lease:
+        yield from lease.load(report)
+        target, draft = lease.models
+        yield "state", "running"
+        ours = _Collected()
+        for record in _decoded(request, target, draft):
+            ours.append(record)
+            yield "line", to_json(record)
+        if not request.sampling.greedy:
+            yield "check", {"kind": "sampled"}
+            return
+        yield "state", "checking"
+        if request.method.name == "autoregressive":
+            plain = ours
+        else:
+            plain = _Collected()
+            # The same detail: a run that also notes alternatives must be compared with one that does.
+            for record in _decoded(replace(request, method=MethodConfig("autoregressive")), target, None):
+                plain.append(record)
+                yield None
+        yield "check", verdict(ours.trace(), plain.trace(), target)
 
 
 def _decoded(request: DecodeRequest, target: LoadedModel, draft: LoadedModel | None) -> Iterator[Record]:
@@ -86,56 +64,54 @@ def _decoded(request: DecodeRequest, target: LoadedModel, draft: LoadedModel | N
         yield from records
 
 
-def race_work(run: Run, shelf: Shelf) -> Iterator[None]:
+def race_work(request: RaceRequest, shelf: Shelf, report: Progress | None) -> Iterator[Message | None]:
     """Several runs, one after another; a line of its own says where the next lane begins."""
-    requests = run.request.runs
-    run.state = "loading"
-    target, draft = shelf.pair(requests[0].pair, run.report)
-    yield
-    run.state = "running"
-    outputs: list[tuple[int, ...]] = []
-    for lane, request in enumerate(requests):
-        run.lines.append(json.dumps({"kind": "lane", "lane": lane, "method": request.method.as_dict()}))
-        collected = _Collected()
-        for record in _decoded(request, target, draft):
-            run.add(record)
-            collected.append(record)
-            yield
-        outputs.append(collected.trace().output_ids)
-    if all(request.sampling.greedy for request in requests):
+    yield "state", "loading"
+    pair = pair_of(request.runs[0].pair)
+    with shelf.lent(pair.target, pair.draft) as lease:
+        yield from lease.load(report)
+        target, draft = lease.models
+        yield "state", "running"
+        outputs: list[tuple[int, ...]] = []
+        for lane, one in enumerate(request.runs):
+            yield "line", json.dumps({"kind": "lane", "lane": lane, "method": one.method.as_dict()})
+            collected = _Collected()
+            for record in _decoded(one, target, draft):
+                collected.append(record)
+                yield "line", to_json(record)
+            outputs.append(collected.trace().output_ids)
+    if all(one.sampling.greedy for one in request.runs):
         same = sum(ids == outputs[0] for ids in outputs)
-        run.check = {"kind": "race.same" if same == len(outputs) else "race.differs", "same": same, "all": len(outputs)}
+        yield "check", {"kind": "race.same" if same == len(outputs) else "race.differs", "same": same, "all": len(outputs)}
 
 
-def probe_work(run: Run, shelf: Shelf) -> Iterator[None]:
+def probe_work(request: ProbeRequest, shelf: Shelf, report: Progress | None) -> Iterator[Message | None]:
     """The target's output, what drafters would do at each of its positions, and what the parts cost here."""
-    request = run.request
-    run.state = "loading"
-    if request.target:
-        target, draft = shelf.model(request.target, run.report), None
-    else:
-        target, draft = shelf.pair(request.pair, run.report)
-    yield
-    run.state = "running"
-    ids = encode_prompt(target, request.prompt, request.chat)
-    plain = _Collected()
-    records = decode(ids, build(MethodConfig("autoregressive"), target), request.limit, prompt=request.prompt)
-    with closing(records):
-        for record in records:
-            plain.append(record)
-            run.report("target", len(plain), request.limit, "tokens")
-            yield
-    trace = plain.trace()
-    early = request.drafter == "early-exit"
-    probe = measure_probe(
-        target, ids, None if early else draft, trace=trace, max_lookahead=MAX_LOOKAHEAD, prompt=request.prompt,
-        progress=run.report,
-    )  # fmt: skip
-    yield
-    table = lens(target, [*ids, *trace.output_ids][: target.context], prompt=len(ids)) if early else None
-    yield
-    costs = shelf.costs(target, None if early else draft, run.report)
-    run.result = Study(probe, costs, table)
+    yield "state", "loading"
+    pair = pair_of(request.pair)
+    names = (request.target, None) if request.target else (pair.target, pair.draft)
+    with shelf.lent(*names) as lease:
+        yield from lease.load(report)
+        target, draft = lease.models
+        yield "state", "running"
+        ids = encode_prompt(target, request.prompt, request.chat)
+        plain = _Collected()
+        records = decode(ids, build(MethodConfig("autoregressive"), target), request.limit, prompt=request.prompt)
+        with closing(records):
+            for record in records:
+                plain.append(record)
+                yield "progress", {"stage": "target", "done": len(plain), "total": request.limit, "unit": "tokens"}
+        trace = plain.trace()
+        early = request.drafter == "early-exit"
+        probe = measure_probe(
+            target, ids, None if early else draft, trace=trace, max_lookahead=MAX_LOOKAHEAD, prompt=request.prompt,
+            progress=report,
+        )  # fmt: skip
+        yield None
+        table = lens(target, [*ids, *trace.output_ids][: target.context], prompt=len(ids)) if early else None
+        yield None
+        costs = shelf.costs(target, None if early else draft, report)
+        yield "result", Study(probe, costs, table).pack()
 
 
 class _Collected(list):
@@ -184,15 +160,6 @@ def why_slow(trace: Trace, plain: Trace) -> dict[str, Any]:
     if rate >= 0.6:
         return {"key": "reason.slow.draft", "values": {"share": round(100 * share)}}
     return {"key": "reason.slow.acceptance", "values": {"rate": round(100 * rate)}}
-
-
-def field_of(error: UsageError) -> str | None:
-    """The control that a message of the core is about: they begin with the name of the parameter."""
-    word = str(error).split("=", 1)[0]
-    known = ("lookahead", "threshold", "exit_layer", "ngram", "limit", "temperature", "top_k", "top_p", "seed")
-    if word in known:
-        return word
-    return "prompt" if str(error).startswith("the prompt") else None
 
 
 WORK: dict[str, Work] = {"decode": decode_work, "race": race_work, "probe": probe_work}

@@ -138,9 +138,9 @@ def cost_of_watching(demo, url: str) -> dict[str, float]:
     """Tokens per second of one run without any page, and of the same run with a page that watches; interleaved."""
     from playwright.sync_api import sync_playwright
 
+    from specviz.ui.perform import perform
     from specviz.ui.requests import decode_request
     from specviz.ui.runs import Run
-    from specviz.ui.work import perform
 
     request = {"pair": "tiny", "method": "dynamic", "prompt": "def add(a, b):", "limit": 256}
     alone, watched = [], []

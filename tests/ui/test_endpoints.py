@@ -41,7 +41,7 @@ def test_decode_probe_and_sweep_answer(client):
 
 @pytest.mark.parametrize("wrong", [{"pair": "x"}, {"method": "x"}, {"lookahead": 10**6}, {"prompt": ""}])
 def test_wrong_requests_are_refused_in_words(client, wrong):
-    with pytest.raises(Exception, match="choose|Lookahead|Models|Method|empty"):
+    with pytest.raises(Exception, match="choose|Lookahead|zoo|Method|empty"):
         client.predict(**({"prompt": "x", "pair": "tiny"} | wrong), api_name="/decode")
 
 
