@@ -27,10 +27,12 @@ class App {
     document.title = t("app.title");
     const wanted = fromQuery(this.query);
     change({ pair: boot.pairs[0].name, method: boot.pairs.find((one) => one.name === (wanted.pair ?? boot.pairs[0].name))?.method ?? "", prompt: firstExample(boot, wanted.pair), ...wanted }, "start");
+    this.hidden = new Set((this.query.get("hide") ?? "").split(",").map((name) => name.trim()).filter(Boolean));
     this.#build();
-    this.hidden = new Set((this.query.get("hide") ?? "").split(",").filter(Boolean));
-    this.hidden.forEach((name) => this.#hide(name));
-    this.show(this.query.get("view") in VIEWS ? this.query.get("view") : "watch");
+    this.#hideIn(this.root);
+    const first = Object.keys(VIEWS).find((name) => !this.hidden.has(name)) ?? "watch";
+    const asked = this.query.get("view");
+    this.show(asked in VIEWS && !this.hidden.has(asked) ? asked : first);
     this.#open();
     on("settings", () => this.#remember());
     on("run", ({ file }) => !file && this.query.delete("trace"));
@@ -66,16 +68,16 @@ class App {
     const tabs = h("div", { class: "sv-tabs", role: "tablist", tLabel: "tabs.label" });
     const panels = h("div", { class: "sv-panels" });
     for (const name of Object.keys(VIEWS)) {
-      this.tabs[name] = h("button", { type: "button", role: "tab", id: `sv-tab-${name}`, "aria-controls": `sv-panel-${name}`, t: `view.${name}`, on: { click: () => this.show(name) } });
+      this.tabs[name] = h("button", { type: "button", role: "tab", id: `sv-tab-${name}`, "data-control": name, "aria-controls": `sv-panel-${name}`, t: `view.${name}`, on: { click: () => this.show(name) } });
       tabs.append(this.tabs[name]);
       this.views[name] = { panel: h("div", { class: "sv-panel", role: "tabpanel", id: `sv-panel-${name}`, "aria-labelledby": `sv-tab-${name}` }) };
       panels.append(this.views[name].panel);
     }
     tabs.addEventListener("keydown", (event) => this.#tabKey(event));
-    const languages = h("div", { class: "sv-switch", role: "group", tLabel: "language.label" },
+    const languages = h("div", { class: "sv-switch", role: "group", tLabel: "language.label", "data-control": "language" },
       setup.boot.languages.map((one) => h("button", { type: "button", lang: one, "data-language": one, text: setup.boot.texts[one]["language.name"], on: { click: () => this.setLanguage(one) } })));
     this.languages = languages;
-    this.themeButton = h("button", { type: "button", class: "sv-icon", "data-do": "theme", on: { click: () => { setTheme(theme() === "dark" ? "light" : "dark"); this.#headWords(); this.#remember(); } } });
+    this.themeButton = h("button", { type: "button", class: "sv-icon", "data-do": "theme", "data-control": "theme", on: { click: () => { setTheme(theme() === "dark" ? "light" : "dark"); this.#headWords(); this.#remember(); } } });
     this.root = h("div", { id: "sv-app", class: "sv-app" },
       h("a", { class: "sv-skip", href: "#sv-main", t: "skip", on: { click: (event) => { event.preventDefault(); this.main.focus(); } } }),
       h("header", { class: "sv-header" },
@@ -100,7 +102,7 @@ class App {
   }
 
   #tabKey(event) {
-    const names = Object.keys(this.tabs).filter((name) => !this.tabs[name].hidden);
+    const names = Object.keys(this.tabs).filter((name) => !this.hidden.has(name));
     const step = { ArrowRight: 1, ArrowLeft: -1, Home: -Infinity, End: Infinity }[event.key];
     if (!step) return;
     event.preventDefault();
@@ -115,6 +117,7 @@ class App {
     if (!place.view) {
       place.view = new VIEWS[name](this);
       place.panel.append(place.view.node);
+      this.#hideIn(place.panel);
     }
     return place.view;
   }
@@ -163,10 +166,9 @@ class App {
     this.#remember();
   }
 
-  #hide(name) {
-    this.root.classList.add(`sv-hide-${CSS.escape(name)}`);
-    this.root.querySelectorAll(`[data-control="${CSS.escape(name)}"]`).forEach((node) => node.classList.add("sv-gone"));
-    if (name in this.tabs) this.tabs[name].classList.add("sv-gone");
+  /** Takes away what the link's `hide=` names: views by their name in links, controls by that of their parameter. */
+  #hideIn(root) {
+    root.querySelectorAll("[data-control]").forEach((node) => node.classList.toggle("sv-gone", this.hidden.has(node.dataset.control)));
   }
 
   /** Keeps the address in step with the page, so that copying it is enough. */

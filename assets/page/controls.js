@@ -85,7 +85,7 @@ export class Controls {
     const f = this.fields;
     this.summary = h("p", { class: "sv-small sv-muted sv-method-note" });
     f.method.node.append(this.summary);
-    this.examples = h("div", { class: "sv-examples" });
+    this.examples = h("div", { class: "sv-examples", "data-control": "examples" });
     f.prompt.node.append(this.examples);
     this.button = h("button", { type: "submit", class: "sv-run", t: "run.start", "data-do": "run" });
     this.stopButton = h("button", { type: "button", class: "sv-run sv-stop", t: "run.stop", "data-do": "stop", on: { click: stop } });
@@ -219,7 +219,7 @@ export class Controls {
     for (const field of Object.values(this.fields)) field.fail(null);
     if (!error) return;
     const field = this.fields[error.field];
-    if (!field || field.node.hidden) {
+    if (!field || field.node.hidden || field.node.classList.contains("sv-gone")) {
       this.failure.textContent = error.message;
       return;
     }

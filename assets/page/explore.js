@@ -39,9 +39,9 @@ export class Explore {
     this.node = h("div", {},
       h("div", { class: "sv-view-head" },
         guide("explore", [
-          ["greedy", () => this.#set({ policy: "constant", lookahead: 20 })],
-          ["careful", () => this.#set({ policy: "dynamic", lookahead: 20, threshold: 0.8 })],
-          ["oracle", () => this.#set({ policy: "oracle" })],
+          ["greedy", () => this.#try({ policy: "constant", lookahead: 20 })],
+          ["careful", () => this.#try({ policy: "dynamic", lookahead: 20, threshold: 0.8 })],
+          ["oracle", () => this.#try({ policy: "oracle" })],
         ]),
         h("div", { class: "sv-card" }, this.bar.node)),
       this.empty,
@@ -72,6 +72,12 @@ export class Explore {
     Object.assign(this.state, values);
     this.#refresh();
     this.#ask();
+  }
+
+  /** Sets the controls; where nothing is measured yet, there would be nothing to see, so that comes first. */
+  #try(values) {
+    this.#set(values);
+    if (!this.probed) this.bar.measure();
   }
 
   #refresh() {

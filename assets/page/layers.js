@@ -41,9 +41,9 @@ export class Layers {
     this.node = h("div", {},
       h("div", { class: "sv-view-head" },
         guide("layers", [
-          ["first", () => this.#set({ exit_layer: 1 })],
-          ["late", () => this.#set({ exit_layer: Math.max(1, pair().layers - 2) })],
-          ["best", () => this.bestLayer && this.#set({ exit_layer: this.bestLayer })],
+          ["first", () => this.#try(() => 1)],
+          ["late", () => this.#try(() => Math.max(1, pair().layers - 2))],
+          ["best", () => this.#try(() => this.bestLayer)],
         ]),
         h("div", { class: "sv-card" }, this.bar.node)),
       this.empty,
@@ -74,6 +74,12 @@ export class Layers {
     Object.assign(this.state, values);
     this.#refresh();
     this.#ask();
+  }
+
+  /** Sets the exit layer; where nothing is measured yet, that comes first. */
+  async #try(layer) {
+    if (!this.probed && !(await this.bar.measure())) return;
+    this.#set({ exit_layer: layer() });
   }
 
   #refresh() {

@@ -1,7 +1,7 @@
 // View 5, Published and measured: the sources' numbers with their hardware, and this machine's own, never mixed.
 
 import { clear, h, language, number, on, percent, t } from "./dom.js";
-import { change, setup } from "./settings.js";
+import { change, pair as pairOf, setup } from "./settings.js";
 import { guide } from "./study.js";
 import { describe } from "./stage.js";
 
@@ -32,7 +32,7 @@ export class Published {
       const columns = ["published.models", "param.method", "metric.speed", "published.speedup", "metric.acceptance", "published.hardware"];
       this.own.append(table(columns.map((key) => t(key)), this.measured.map(({ pair, method, trace, check }) => {
         const sums = trace.totals.at(-1);
-        return [pair, describe(method), number(trace.footer.tokens / trace.footer.seconds, 1), check?.speedup ? `${number(check.speedup)}\u00d7` : "\u2013",
+        return [pairOf(pair).title, describe(method), number(trace.footer.tokens / trace.footer.seconds, 1), check?.speedup ? `${number(check.speedup)}\u00d7` : "\u2013",
           sums?.drafted ? t("published.rate", { rate: percent(sums.accepted / sums.drafted), accepted: sums.accepted, drafted: sums.drafted }) : "\u2013",
           t("published.here", { device: trace.header.target.device ?? "" })];
       })));
@@ -53,7 +53,9 @@ export class Published {
   #runCell({ pair, method, exit_layer, why }) {
     if (!pair) return "";
     if (why) return h("span", { class: "sv-small sv-muted", text: t(why.key, why.values) });
-    return h("button", { type: "button", class: "sv-chip", t: "published.run_row", on: { click: () => {
+    const bytes = pairOf(pair).fetch_bytes;
+    const text = t("published.run_row") + (bytes ? ` (${t("pair.fetch", { size: Math.round(bytes / 1e6) })})` : "");
+    return h("button", { type: "button", class: "sv-chip", text, on: { click: () => {
       change({ pair, method, ...(exit_layer ? { exit_layer } : {}) });
       this.app.runNow();
     } } });
@@ -69,7 +71,7 @@ function printed(cell, column) {
 
 function table(columns, rows) {
   return h("div", { class: "sv-table-scroll sv-tall", tabindex: "0", role: "region", tLabel: "published.table" },
-    h("table", { class: "sv-table" },
+    h("table", { class: columns.length < 3 ? "sv-table sv-few" : "sv-table" },
       h("thead", {}, h("tr", {}, columns.map((name) => h("th", { scope: "col", text: name })))),
       h("tbody", {}, rows.map((row) => h("tr", {}, row.map((cell) => h("td", {}, cell instanceof Node ? cell : String(cell))))))));
 }

@@ -1,6 +1,6 @@
 // View 4, Race: several methods on one prompt, run one after another, replayed side by side on one clock.
 
-import { ICONS, clear, h, icon, number, on, percent, shown, t } from "./dom.js";
+import { ICONS, clear, h, icon, number, on, percent, seconds, shown, t } from "./dom.js";
 import { colour } from "./look.js";
 import { Figure } from "./plots.js";
 import { Job, progressOf } from "./server.js";
@@ -54,6 +54,7 @@ export class Race {
     const possible = methodsOf();
     this.chosen = new Set(names.filter((name) => possible.includes(name)));
     this.#refresh();
+    this.run();
   }
 
   #refresh() {
@@ -103,7 +104,8 @@ export class Race {
       this.lanes = this.lanes.filter((lane) => lane.trace.footer);
       this.#lanes();
       if (this.lanes.length) this.replay();
-      this.app.measured(this.lanes.map((lane) => ({ pair: settings.pair, ...lane })));
+      const base = speedOf(this.lanes.find((lane) => lane.method.name === "autoregressive"));
+      this.app.measured(this.lanes.map((lane) => ({ pair: this.job.request.pair, ...lane, check: { speedup: base && lane.method.name !== "autoregressive" ? speedOf(lane) / base : null } })));
     } catch (error) {
       this.status.textContent = "";
       this.failure.textContent = error.message || t("error.lost");
@@ -164,7 +166,8 @@ export class Race {
       const done = trace.totals.findLastIndex((sums) => sums.seconds * stretch <= this.time + 1e-9);
       const emitted = done < 0 ? 0 : trace.totals[done].emitted;
       lane.bar.style.width = `${(100 * emitted) / all}%`;
-      const count = t("race.tokens", { n: emitted });
+      const over = trace.footer && emitted === trace.footer.tokens;
+      const count = over ? t("race.finished", { n: emitted, time: seconds(trace.footer.seconds) }) : t("race.tokens", { n: emitted });
       if (lane.count.textContent !== count) {
         lane.count.textContent = count;
         const text = trace.iterations.slice(0, done + 1).map((it) => (it.draft ?? []).slice(0, it.accepted).map((token) => token.text).join("") + (it.ending?.text ?? "")).join("");
@@ -172,14 +175,14 @@ export class Race {
       }
     }
     const time = Math.min(this.time ?? 0, this.longest);
-    this.clock.textContent = t("race.clock", { time: number(time, 2), all: number(this.longest, 2) });
+    this.clock.textContent = t("race.clock", { time: seconds(time), all: seconds(this.longest) });
     this.#verdict();
   }
 
   #rows() {
     return this.lanes.filter((lane) => lane.trace.footer).map((lane) => {
       const sums = lane.trace.totals.at(-1);
-      return { method: lane.method.name, speed: lane.trace.footer.tokens / lane.trace.footer.seconds, rate: sums.drafted ? sums.accepted / sums.drafted : null, passes: lane.trace.iterations.length };
+      return { method: lane.method.name, speed: speedOf(lane), rate: sums.drafted ? sums.accepted / sums.drafted : null, passes: lane.trace.iterations.length };
     });
   }
 
@@ -202,3 +205,5 @@ export class Race {
     };
   }
 }
+
+const speedOf = (lane) => (lane?.trace.footer ? lane.trace.footer.tokens / lane.trace.footer.seconds : null);

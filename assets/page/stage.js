@@ -1,6 +1,6 @@
 // The stage: strip, transport, the numbers under it and the token card. One for every run, live or recorded.
 
-import { ICONS, clear, h, icon, language, number, on, percent, seconds, t } from "./dom.js";
+import { ICONS, clear, h, icon, language, named, number, on, percent, seconds, t } from "./dom.js";
 import { Player, SPEEDS } from "./player.js";
 import { Strip, TokenCard } from "./strip.js";
 import { Trace } from "./trace.js";
@@ -70,9 +70,21 @@ export class Stage {
       this.title.append(h("span", { text: `${short(header.target.name ?? "?")}${draft}` }), " ", h("span", { class: "sv-muted", text: describe(header.method) }));
     }
     this.#stateChanged();
+    this.card.tell(this.#story());
     this.#verdict();
     this.#numbers();
     this.transport.words();
+  }
+
+  /** The moment where the player stands, as a sentence. */
+  #story() {
+    const { index, step, verified } = this.trace.at(this.player.tick);
+    if (index < 0) return "";
+    const { draft = [], accepted, ending } = this.trace.iterations[index];
+    const values = { n: index + 1, accepted, drafted: verified ? draft.length : step, token: ending ? named(ending.text) : "" };
+    if (!verified) return t("story.drafting", values);
+    if (!ending) return t("story.end", values);
+    return t(`story.${draft.length ? ending.kind : "own"}`, values);
   }
 
   #stateChanged() {
@@ -86,6 +98,7 @@ export class Stage {
 
   #draw() {
     this.strip.draw(this.player.tick);
+    this.card.tell(this.#story());
     this.#numbers();
     this.transport.refresh();
   }
@@ -149,7 +162,7 @@ export function describe(method = {}) {
   return [title, ...parameters.map(([key, value]) => `${t(`param.${key}.short`)}\u00a0${value}`)].join(" \u00b7 ");
 }
 
-function legend() {
+export function legend() {
   const kinds = ["accepted", "refused", "correction", "bonus", "pending"];
   return h("ul", { class: "sv-legend", tLabel: "legend.label" },
     kinds.map((kind) => h("li", {}, h("span", { class: `sv-tok sv-${kind}`, t: `token.${kind}` }), h("span", { class: "sv-small sv-muted", t: `legend.${kind}` }))));

@@ -199,7 +199,8 @@ export class TokenCard {
     const node = this.node;
     node.textContent = "";
     if (!found) {
-      node.append(h("p", { class: "sv-muted", t: "card.empty" }));
+      node.append(this.now = h("p", { class: "sv-now" }), h("p", { class: "sv-small sv-muted", t: "card.empty" }));
+      this.now.textContent = this.story ?? "";
       return;
     }
     const { token, iteration, index } = found;
@@ -214,10 +215,18 @@ export class TokenCard {
           h("span", { class: `sv-tok sv-${kind}`, text: named(token.text) }),
           h("strong", { text: t(`token.${kind}`) })),
         h("p", { class: "sv-small", text: this.#sentence(found) }),
-        h("p", { class: "sv-small sv-muted", text: `${t("strip.iteration", { n: index + 1 })} \u00b7 ${t(`stop.${iteration.stop}`)}` })),
-      h("div", {}, bars, this.#alternatives(t("card.draft_alternatives"), found.ending ? [] : token.alternatives ?? [], "draft", token.id)),
+        h("p", { class: "sv-small sv-muted", text: `${t("strip.iteration", { n: index + 1 })} \u00b7 ${t(`stop.${iteration.stop}`)}` }),
+        bars),
+      h("div", {}, this.#alternatives(t("card.draft_alternatives"), found.ending ? [] : token.alternatives ?? [], "draft", token.id)),
       h("div", {}, this.#alternatives(t("card.target_alternatives"), this.#targetsView(found), "target", token.id)),
     );
+  }
+
+  /** What just happened, in a sentence: shown while no token is chosen. */
+  tell(story) {
+    if (story === this.story) return;
+    this.story = story;
+    if (!this.shown) this.now.textContent = story;
   }
 
   /** What the target thought at this place: known where its own token ended the iteration. */
@@ -247,5 +256,3 @@ function bar(name, value, who, same = false) {
     h("dd", {}, h("span", { class: "sv-track", "aria-hidden": "true" }, fill), h("span", { class: "sv-value", text: percent(value, value > 0 && value < 0.1 ? 1 : 0) })),
   ];
 }
-
-

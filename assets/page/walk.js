@@ -1,6 +1,7 @@
 // View 6, How it works: a guided walk through the run on the stage, with the formulas filled from that very run.
 
 import { clear, h, named, number, on, percent, seconds, t } from "./dom.js";
+import { legend } from "./stage.js";
 import { Strip } from "./strip.js";
 import { Trace, refused } from "./trace.js";
 
@@ -21,7 +22,7 @@ export class Walk {
     this.list = h("ol", { class: "sv-walk-list" }, STEPS.map((name, i) => h("li", {}, h("button", { type: "button", t: `walk.${name}.title`, on: { click: () => this.go(i) } }))));
     this.node = h("div", { class: "sv-walk" },
       h("nav", { class: "sv-card", tLabel: "walk.label" }, this.list),
-      h("section", { class: "sv-card sv-walk-body", tLabel: "view.walk" }, this.counter, this.title, this.text, this.strip.node, this.formula, h("div", { class: "sv-run-row" }, this.back, this.next)));
+      h("section", { class: "sv-card sv-walk-body", tLabel: "view.walk" }, this.counter, this.title, this.text, legend(), this.strip.node, this.formula, h("div", { class: "sv-run-row" }, this.back, this.next)));
     on("run", () => this.visible && this.go(this.step));
     on("language", () => this.visible && this.go(this.step));
   }
@@ -48,14 +49,14 @@ export class Walk {
     this.list.querySelectorAll("button").forEach((button, i) => button.setAttribute("aria-current", i === this.step ? "step" : "false"));
     this.#show(trace, name, facts);
     clear(this.formula);
-    for (const line of formulas(name, facts)) this.formula.append(h("p", { class: "sv-formula" }, h("span", { class: "sv-formula-symbols", text: line.symbols }), h("span", { class: "sv-formula-numbers", text: line.numbers })), line.note && h("p", { class: "sv-small sv-muted", text: line.note }));
+    for (const line of formulas(name, facts)) this.formula.append(h("p", { class: "sv-formula" }, h("span", { class: "sv-formula-symbols", text: line.symbols }), h("span", { class: "sv-formula-numbers", text: line.numbers })), ...(line.note ? [h("p", { class: "sv-small sv-muted", text: line.note })] : []));
   }
 
   /** A short piece of the run, with exactly the moment that the step speaks of. */
   #show(trace, name, facts) {
     const piece = new Trace();
-    piece.header = { ...trace.header, prompt: "" };
     const index = { alone: null, draft: facts.typical, verify: facts.typical, refuse: facts.refusal, bonus: facts.full }[name];
+    piece.header = { ...trace.header, prompt: before(trace, index ?? 0), prompt_pieces: [] };
     if (name === "alone") {
       // The same text as the target alone would have made it: one token a pass.
       kept(trace).slice(0, 24).forEach((token, i) => piece.add({ kind: "iteration", index: i, draft: [], accepted: 0, stop: "length", ending: { ...token, kind: "bonus" } }));
@@ -66,6 +67,15 @@ export class Walk {
     this.strip.draw(name === "draft" ? drafted : piece.ticks);
     this.strip.node.scrollTop = 0;
   }
+}
+
+const LEAD = 90; // characters of the text before the moment that a step shows
+
+/** The end of the text as it stood before iteration `index`. */
+function before(trace, index) {
+  const written = kept({ iterations: trace.iterations.slice(0, index) }).map((token) => token.text).join("");
+  const text = (trace.header?.prompt ?? "") + written;
+  return text.length > LEAD ? `\u2026${text.slice(-LEAD)}` : text;
 }
 
 const kept = (trace) => trace.iterations.flatMap((it) => [...(it.draft ?? []).slice(0, it.accepted), ...(it.ending ? [it.ending] : [])]);

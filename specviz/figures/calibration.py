@@ -122,7 +122,7 @@ def confidence_table(trace: Trace) -> pd.DataFrame:
     for step in trace.iterations:
         for index, piece in enumerate(step.draft):
             outcome = "accepted" if index < step.accepted else "refused" if index == step.accepted else "behind"
-            rows.append((number, step.index, visible(piece.text), piece.confidence, outcome))
+            rows.append((number, step.index + 1, visible(piece.text), piece.confidence, outcome))
             number += 1
     return pd.DataFrame(rows, columns=list(_TOKENS))
 
@@ -154,7 +154,7 @@ def confidence_curve(trace: Trace, threshold: float | None = None, look: Look = 
         part = table[table["outcome"] == outcome]
         if len(part):
             fig.add_scatter(
-                x=part["number"], y=part["confidence"], mode="markers", name=names[outcome], marker=mark, customdata=part["iteration"],
+                x=part["number"], y=part["confidence"], mode="markers", name=names[outcome], marker=mark, customdata=part["iteration"] - 1,
                 hovertext=[
                     f"<b>{token(row['text'])}</b><br>{names[outcome]}"
                     f"<br>{look.word('column.confidence')} {row['confidence']:.3f}"

@@ -25,6 +25,7 @@ _LOOKAHEAD = ("iteration", "position", "drafted", "accepted", "oracle", "stop")
 def strip_table(trace: Trace) -> pd.DataFrame:
     """One row a token, in the order of the strip: accepted ones, the target's own, refused ones.
 
+    iteration: counted from 1, as people count; in the log they have indices from 0, and so has a mark's customdata.
     place: height in the strip, from 1. position: in the whole sequence; a refused token has the one it was drafted for.
     """
     rows = []
@@ -35,12 +36,12 @@ def strip_table(trace: Trace) -> pd.DataFrame:
             place = index + 1 if kept or step.ending is None else index + 2
             outcome = "accepted" if kept else "refused"
             rows.append(
-                (step.index, place, step.start + index, outcome, visible(piece.text), piece.confidence, piece.target_probability)
+                (step.index + 1, place, step.start + index, outcome, visible(piece.text), piece.confidence, piece.target_probability)
             )
         if step.ending is not None:
             own = step.ending
             rows.append(
-                (step.index, step.accepted + 1, step.start + step.accepted, own.kind, visible(own.text), None, own.probability)
+                (step.index + 1, step.accepted + 1, step.start + step.accepted, own.kind, visible(own.text), None, own.probability)
             )
     return pd.DataFrame(rows, columns=list(_STRIP)).sort_values(["iteration", "place"], ignore_index=True)
 
@@ -61,12 +62,12 @@ def acceptance_strip(trace: Trace, look: Look = LIGHT) -> go.Figure:
             continue
         fig.add_bar(
             x=part["iteration"], y=[1] * len(part), base=part["place"] - 1, width=0.86, name=look.word(outcome),
-            marker=_brick(outcome, len(trace.iterations), look), customdata=part["iteration"],
+            marker=_brick(outcome, len(trace.iterations), look), customdata=part["iteration"] - 1,
             hovertext=[_token_hover(row, look) for row in part.to_dict("records")], hoverinfo="text",
         )  # fmt: skip
     mean = measure(trace).mean_acceptance_length
     fig.add_scatter(
-        x=[-0.5, len(trace.iterations) - 0.5], y=[mean, mean], mode="lines", hoverinfo="skip",
+        x=[0.5, len(trace.iterations) + 0.5], y=[mean, mean], mode="lines", hoverinfo="skip",
         line=look.line("speed", dash="dash"), name=look.word("strip.mean", mean=f"{mean:.2f}"),
     )  # fmt: skip
     fig.update_layout(barmode="overlay", xaxis_title=look.word("axis.iteration"))
@@ -96,7 +97,7 @@ def lookahead_table(trace: Trace, oracle: Sequence[int] | None = None) -> pd.Dat
             if length < 0:
                 raise ValueError(f"lookahead: oracle {length} in iteration {step.index}, 0 or more is needed")
     rows = [
-        (step.index, step.start, step.drafted, step.accepted, None if oracle is None else int(oracle[number]), step.stop)
+        (step.index + 1, step.start, step.drafted, step.accepted, None if oracle is None else int(oracle[number]), step.stop)
         for number, step in enumerate(trace.iterations)
     ]
     return pd.DataFrame(rows, columns=list(_LOOKAHEAD))
@@ -113,7 +114,7 @@ def lookahead(trace: Trace, oracle: Sequence[int] | None = None, look: Look = LI
         return empty(look, name="lookahead", columns=_LOOKAHEAD)
     table = lookahead_table(trace, oracle)
     hover = [_iteration_hover(row, look) for row in table.to_dict("records")]
-    common = {"x": table["iteration"], "customdata": table["iteration"], "hovertext": hover, "hoverinfo": "text"}
+    common = {"x": table["iteration"], "customdata": table["iteration"] - 1, "hovertext": hover, "hoverinfo": "text"}
     fig = go.Figure()
     fig.add_bar(y=table["drafted"], width=0.86, name=look.word("drafted"), marker=look.bar("draft"), **common)
     fig.add_bar(y=table["accepted"], width=0.44, name=look.word("accepted"), marker=look.bar("accepted"), **common)
@@ -157,7 +158,7 @@ def _iteration_hover(row: dict, look: Look) -> str:
 
 
 def _iteration_axis(fig: go.Figure, count: int) -> None:
-    fig.update_xaxes(range=[-0.6, max(count, 4) - 0.4], dtick=_step(count, 8))
+    fig.update_xaxes(range=[0.4, max(count, 4) + 0.6], dtick=_step(count, 8), tick0=_step(count, 8))
 
 
 def _step(most: float, ticks: int = 6) -> int:

@@ -42,7 +42,7 @@ def layer_work_table(trace: Trace, first: int = 0, count: int | None = None) -> 
         pieces = [texts[step.index], *(piece.text for piece in step.draft)]
         for offset, text in enumerate(pieces):
             kept = "kept" if offset <= step.accepted else "thrown"
-            where = (step.index, step.start - 1 + offset, visible(text))
+            where = (step.index + 1, step.start - 1 + offset, visible(text))
             if exit_layer:
                 rows.append((*where, f"0..{exit_layer - 1}", "early", kept))
             rows.append((*where, f"{exit_layer}..{layers - 1}", "late", kept))
@@ -62,7 +62,7 @@ def kvq(trace: Trace, first: int = 0, count: int | None = None, look: Look = LIG
     exit_layer = trace.header.method.get("exit_layer") or 0
     columns = {place: x for x, place in enumerate(dict.fromkeys(zip(table["iteration"], table["position"], strict=True)))}
     # A gap between iterations, so that it is seen that a position can come twice: refused, then read anew.
-    x = [columns[place] + 0.6 * (place[0] - first) for place in zip(table["iteration"], table["position"], strict=True)]
+    x = [columns[place] + 0.6 * (place[0] - 1 - first) for place in zip(table["iteration"], table["position"], strict=True)]
     table_x = table.assign(x=x)
     fig = go.Figure()
     for computed, base, height in (("early", 0, exit_layer), ("late", exit_layer, layers - exit_layer)):
@@ -74,7 +74,7 @@ def kvq(trace: Trace, first: int = 0, count: int | None = None, look: Look = LIG
             if fate == "thrown":  # the border keeps who computed it
                 marker["line"] = {"width": 1.5, "color": look.colour(computed)}
             fig.add_bar(
-                x=part["x"], y=[height] * len(part), base=base, width=0.84, marker=marker, customdata=part["iteration"],
+                x=part["x"], y=[height] * len(part), base=base, width=0.84, marker=marker, customdata=part["iteration"] - 1,
                 name=look.word(f"kvq.{computed}.{fate}"), hoverinfo="text",
                 hovertext=[_hover(row, look) for row in part.to_dict("records")],
             )  # fmt: skip

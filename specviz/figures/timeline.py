@@ -30,7 +30,7 @@ def timeline_table(trace: Trace) -> pd.DataFrame:
         )
         for work, length, tokens, text in phases:
             if length > 0:
-                rows.append((step.index, work, now, length, tokens, text))
+                rows.append((step.index + 1, work, now, length, tokens, text))
                 now += length
     return pd.DataFrame(rows, columns=list(_COLUMNS))
 
@@ -54,7 +54,7 @@ def timeline(trace: Trace, baseline: Trace | None = None, look: Look = LIGHT) ->
         label = look.word(f"lane.{work}")
         fig.add_bar(
             y=[label] * len(part), x=part["ms"], base=part["start_ms"], orientation="h", width=0.8,
-            marker=look.bar(work), customdata=part["iteration"], row=1, col=1,
+            marker=look.bar(work), customdata=part["iteration"] - 1, row=1, col=1,
             name=f"{label} {part['ms'].sum() / total:.0%}",
             hovertext=[_hover(row, look) for row in part.to_dict("records")], hoverinfo="text",
         )  # fmt: skip
@@ -82,7 +82,7 @@ def _curve(fig: go.Figure, trace: Trace, table: pd.DataFrame, look: Look, meanin
     ends = (out["start_ms"] + out["ms"]).tolist()
     gained = out["tokens"].cumsum().tolist()
     fig.add_scatter(
-        x=[0, *ends], y=[0, *gained], mode="lines", name=name, row=2, col=1, customdata=[-1, *out["iteration"]],
+        x=[0, *ends], y=[0, *gained], mode="lines", name=name, row=2, col=1, customdata=[-1, *(out["iteration"] - 1)],
         line={**look.line(meaning), "dash": "solid" if steps else "dash", "shape": "hv" if steps else "linear"},
         hovertext=[f"{name}<br>{count} {look.word('axis.tokens')}, {end:.1f} ms"
                    for count, end in zip([0, *gained], [0, *ends], strict=True)],

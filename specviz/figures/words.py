@@ -141,12 +141,12 @@ WORDS: dict[str, dict[str, str]] = {
     # policies
     "policies.title": {"en": "Forwards that each policy needs", "ja": "各方策の順伝播回数"},
     "policies.learn": {
-        "en": "Fewer target forwards: more was accepted per verification. Fewer draft forwards: less was drafted in vain. The oracle bounds both. Published numbers come from other models and stand on their own axis.",
-        "ja": "ターゲットの順伝播が少ないほど検証1回あたりの採択が多く、ドラフトの順伝播が少ないほど無駄が少ないことを示します。オラクルが両方の限界です。公表値は別のモデルのもので、軸も別です。",
+        "en": "Fewer target forwards: more was accepted per verification. Fewer draft forwards: less was drafted in vain. The oracle bounds both.",
+        "ja": "ターゲットの順伝播が少ないほど検証1回あたりの採択が多く、ドラフトの順伝播が少ないほど無駄が少ないことを示します。オラクルが両方の限界です。",
     },
     "policies.measured": {"en": "This output", "ja": "この出力"},
     "policies.mbpp": {"en": "one MBPP example, RTX 4090", "ja": "MBPPの1例、RTX 4090"},
-    "policies.published": {"en": "Published: {source}", "ja": "公表値：{source}"},
+    "policies.published": {"en": "Published, other models: {source}", "ja": "公表値（別のモデル）：{source}"},
     # threshold_curve
     "threshold_curve.title": {"en": "Speed and waste by threshold", "ja": "しきい値と速度・無駄"},
     "threshold_curve.learn": {

@@ -20,10 +20,10 @@ def named(fig, name):
 def test_strip_puts_what_a_forward_brought_below_and_waste_above(trace):
     fig = iterations.acceptance_strip(trace)
     assert [part.name for part in fig.data] == ["accepted", "correction", "bonus", "refused", "mean 2.33"]
-    assert (list(named(fig, "accepted").x), list(named(fig, "accepted").base)) == ([0, 0, 1, 1], [0, 1, 0, 1])
-    assert (list(named(fig, "correction").x), list(named(fig, "correction").base)) == ([0, 2], [2, 0])
-    assert (list(named(fig, "bonus").x), list(named(fig, "bonus").base)) == ([1], [2])
-    assert (list(named(fig, "refused").x), list(named(fig, "refused").base)) == ([0, 2], [3, 1])
+    assert (list(named(fig, "accepted").x), list(named(fig, "accepted").base)) == ([1, 1, 2, 2], [0, 1, 0, 1])
+    assert (list(named(fig, "correction").x), list(named(fig, "correction").base)) == ([1, 3], [2, 0])
+    assert (list(named(fig, "bonus").x), list(named(fig, "bonus").base)) == ([2], [2])
+    assert (list(named(fig, "refused").x), list(named(fig, "refused").base)) == ([1, 3], [3, 1])
     assert list(fig.data[-1].y) == [pytest.approx(measure(trace).mean_acceptance_length)] * 2
 
 
@@ -64,7 +64,7 @@ def test_lookahead_has_three_marks_an_iteration(trace):
     assert list(named(fig, "oracle").y) == [4, 2, 0]
     assert list(named(fig, "drafted").customdata) == [0, 1, 2]
     assert [part.name for part in iterations.lookahead(trace).data] == ["drafted", "accepted"]
-    assert list(table_of(fig).loc[0]) == [0, 2, 3, 2, 4, "length"]
+    assert list(table_of(fig).loc[0]) == [1, 2, 3, 2, 4, "length"]
 
 
 def test_oracle_of_a_run_comes_from_the_probe_of_its_output():
@@ -171,12 +171,12 @@ def test_timeline_with_the_target_alone_beside_it(trace):
 def test_kvq_computes_each_layer_of_a_position_once(trace):
     table = kvq.layer_work_table(trace)
     assert len(table) == 2 * sum(step.drafted + 1 for step in trace.iterations)
-    first = table[table["iteration"] == 0]
+    first = table[table["iteration"] == 1]
     assert list(first["text"]) == ["i", "i", "·a", "·a", "⏎", "⏎", "<b>", "<b>"]
     assert list(first["position"]) == [1, 1, 2, 2, 3, 3, 4, 4]
     assert list(first["layers"][:2]) == ["0..1", "2..5"]
     assert list(first["fate"]) == ["kept"] * 6 + ["thrown"] * 2
-    assert list(table[table["iteration"] == 1]["text"][:2]) == ["·c", "·c"]  # the correction is read next
+    assert list(table[table["iteration"] == 2]["text"][:2]) == ["·c", "·c"]  # the correction is read next
 
 
 def test_kvq_figure_and_its_arithmetic(trace):

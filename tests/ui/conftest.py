@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import socket
+import time
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -27,15 +28,17 @@ def free_port() -> int:
 def app():
     """The real app with the shipped models; where they are absent, tiny random ones stand in for them.
 
-    A slow random model stands in for SmolLM2, so that a run lasts long enough to be stopped, and nothing is fetched.
+    A random model stands in for SmolLM2, so that nothing is fetched.
     """
     import torch
 
     from specviz.models import zoo
+    from specviz.ui import shelf as shelves
     from specviz.ui.page import build, launch
     from tests.tiny import tiny_model, tiny_pair
 
     torch.set_num_threads(1)
+    shelves.COST_SECONDS = 0.5  # no test looks at how exact the costs are
     demo = build()
     shelf = demo.site.shelf
     shelf.room = 8
@@ -43,13 +46,28 @@ def app():
         target, draft = tiny_pair("llama", likeness=0.97, eos_ids=())
         shelf.put("tiny-layerskip", target)
         shelf.put("tiny-draft", draft)
-    shelf.put("smollm2", tiny_model("llama", eos_ids=(), num_hidden_layers=40, hidden_size=256, intermediate_size=512))
+    shelf.put("smollm2", tiny_model("llama", eos_ids=()))
     _, url, _ = launch(
         demo, prevent_thread_lock=True, quiet=True, server_name="127.0.0.1", server_port=free_port(), share=False
     )
     demo.url = url
     yield demo
     demo.close()
+
+
+@pytest.fixture
+def unhurried(monkeypatch):
+    """Runs take their time, whatever the machine: five hundred tokens need fifty seconds, so they can be interrupted."""
+    from specviz.ui import work
+
+    whole = work.decode
+
+    def paced(*args, **more):
+        for record in whole(*args, **more):
+            yield record
+            time.sleep(0.1)
+
+    monkeypatch.setattr(work, "decode", paced)
 
 
 @pytest.fixture(scope="session")

@@ -8,7 +8,6 @@ from __future__ import annotations
 import json
 import os
 import statistics
-import time
 
 from tests.ui import handmade
 from tests.ui.conftest import ARGUMENTS, CHROMIUM, free_port
@@ -41,7 +40,7 @@ def main() -> None:
         found |= heap(page)
         found |= sliding(page)
         browser.close()
-    found |= cost_of_watching(demo, url)
+    found |= cost_of_watching(url)
     demo.close()
     for name, value in found.items():
         print(f"{name:<60} {value:.3g}")
@@ -134,15 +133,13 @@ def sliding(page) -> dict[str, float]:
     return {"slider to picture, median (s)": statistics.median(took) / 1000, "slider to picture, worst (s)": max(took) / 1000}
 
 
-def cost_of_watching(demo, url: str) -> dict[str, float]:
+def cost_of_watching(url: str) -> dict[str, float]:
     """Tokens per second of one run without any page, and of the same run with a page that watches; interleaved."""
+    from gradio_client import Client
     from playwright.sync_api import sync_playwright
 
-    from specviz.ui.perform import perform
-    from specviz.ui.requests import decode_request
-    from specviz.ui.runs import Run
-
     request = {"pair": "tiny", "method": "dynamic", "prompt": "def add(a, b):", "limit": 256}
+    client = Client(url, verbose=False)
     alone, watched = [], []
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=CHROMIUM, args=ARGUMENTS)
@@ -151,10 +148,7 @@ def cost_of_watching(demo, url: str) -> dict[str, float]:
         page.wait_for_selector("html.sv-mounted", state="attached")
         page.wait_for_function("Boolean(window.Plotly)")
         for _ in range(5):
-            run = Run("decode", decode_request(request))
-            for _ in perform(run, demo.site.shelf):
-                run.touched = time.monotonic()
-            alone.append(speed(json.loads(run.lines[-1])))
+            alone.append(speed(client.predict(**request, api_name="/decode")["records"][-1]))
             page.click("[data-do=run]")
             page.wait_for_selector("[data-do=stop]:visible")
             page.wait_for_selector("[data-do=run]:visible", timeout=120_000)

@@ -6,9 +6,6 @@ import pytest
 
 from specviz.trace import from_plain
 
-# A browser and several runs: minutes on two cores.
-pytestmark = pytest.mark.slow
-
 
 @pytest.fixture(scope="module")
 def client(app):

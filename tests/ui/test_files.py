@@ -10,9 +10,6 @@ from specviz.trace import read_trace
 from tests.ui import handmade
 from tests.ui.helpers import figures_drawn, lines_of, open_text
 
-# A browser and several runs: minutes on two cores.
-pytestmark = pytest.mark.slow
-
 
 def save(page, do: str):
     page.click(".sv-files summary")

@@ -2,13 +2,8 @@
 
 from __future__ import annotations
 
-import pytest
-
 from tests.ui import handmade
 from tests.ui.helpers import figures_drawn, lines_of, metric, open_text
-
-# A browser and several runs: minutes on two cores.
-pytestmark = pytest.mark.slow
 
 TRACE = handmade.trace(iterations=20)
 POSITION = "window.specviz.app.view('watch').stage.player.tick"

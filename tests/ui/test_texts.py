@@ -40,6 +40,7 @@ def test_every_key_that_is_put_together_exists():
         assert {f"param.{parameter}" for parameter in spec.parameters} <= keys
         assert {f"param.{parameter}.short" for parameter in spec.parameters} <= keys
     assert {f"stop.{reason}" for reason in STOP_REASONS} <= keys
+    assert {f"story.{kind}" for kind in ("correction", "bonus")} <= keys
     for kind in ("accepted", "refused", "correction", "bonus", "pending"):
         assert {f"token.{kind}", f"legend.{kind}"} <= keys
     steps = re.search(r"STEPS = \[(.*?)\]", SCRIPTS["walk.js"]).group(1)

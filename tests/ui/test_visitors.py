@@ -8,10 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.ui import handmade
-from tests.ui.helpers import DONE, PATIENCE, RUN, lines_of, open_text, run
-
-# A browser and several runs: minutes on two cores.
-pytestmark = pytest.mark.slow
+from tests.ui.helpers import DONE, PATIENCE, RUN, STOP, lines_of, open_text, run
 
 VIEWS = ("watch", "explore", "layers", "race", "published", "walk")
 
@@ -22,17 +19,18 @@ def axe_script() -> Path | None:
     return next((Path(place) for place in places if place and Path(place).is_file()), None)
 
 
-def test_two_visitors_at_once_see_their_own_runs_only(visit):
+def test_two_visitors_at_once_see_their_own_runs_only(visit, unhurried):
     from playwright.sync_api import expect
 
-    slow = visit("?pair=smollm2&method=autoregressive&limit=128")
-    fast = visit("?pair=tiny&limit=24")
+    slow = visit("?pair=smollm2&method=autoregressive&limit=512")
+    fast = visit("?pair=tiny&limit=8")
     slow.fill("#sv-field-prompt", "mine is 1234567")
     fast.fill("#sv-field-prompt", "def other_visitor():")
     slow.click(RUN)
     slow.wait_for_selector(".sv-tokens .sv-own")
     fast.click(RUN)
     expect(fast.locator(".sv-controls .sv-status")).to_contain_text("Waiting: 1 before you", timeout=PATIENCE)
+    slow.click(STOP)
     expect(fast.locator(".sv-controls .sv-status")).to_have_text(DONE, timeout=PATIENCE)
     assert "1234567" not in fast.text_content(".sv-strip")
     assert "other_visitor" in fast.text_content(".sv-strip")
@@ -99,5 +97,8 @@ def test_axe_finds_nothing_serious(visit):
         page.add_script_tag(path=str(script))
         for view in VIEWS:
             page.click(f"#sv-tab-{view}")
+            if view in ("explore", "layers"):
+                page.click(f"#sv-panel-{view} [data-do=probe]")
+                page.wait_for_selector(f"#sv-panel-{view} > div[data-answers]", timeout=PATIENCE)
             found = page.evaluate("axe.run('#sv-app').then(r => r.violations.map(v => [v.impact, v.id, v.nodes.slice(0, 3).map(n => n.html)]))")
             assert not [item for item in found if item[0] in ("serious", "critical")], (scheme, view)

@@ -55,8 +55,8 @@ def test_only_what_applies_is_shown_and_a_mistake_stands_at_its_field(visit):
     page.wait_for_function("/shorten/i.test(document.querySelector('#sv-error-prompt').textContent)")
 
 
-def test_stop_and_reload_end_the_work_on_the_server(visit, app):
-    page = visit("?pair=smollm2&method=autoregressive&limit=256&prompt=Once")
+def test_stop_and_reload_end_the_work_on_the_server(visit, app, unhurried):
+    page = visit("?pair=smollm2&method=autoregressive&limit=512&prompt=Once")
 
     def begin():
         page.click(RUN)
@@ -71,7 +71,7 @@ def test_stop_and_reload_end_the_work_on_the_server(visit, app):
     second = begin()
     # Gradio's own client complains when a page goes away under an open stream.
     page.visitor.forgiven = ("AbortError", "Connection errored out")
-    assert len(first.lines) == made < 257
+    assert len(first.lines) == made < 513
     page.reload(wait_until="commit")
     page.wait_for_selector("html.sv-mounted", state="attached")
     for _ in range(600):
@@ -79,7 +79,7 @@ def test_stop_and_reload_end_the_work_on_the_server(visit, app):
             break
         page.wait_for_timeout(100)
     assert second.state == "stopped"
-    assert len(second.lines) < 257
+    assert len(second.lines) < 513
 
 
 def test_hostile_text_is_shown_and_never_obeyed(visit):

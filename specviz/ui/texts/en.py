@@ -38,6 +38,14 @@ TEXTS = {
         "Point at a token, or choose one with the arrow keys, to see how sure the draft was, what the target thought "
         "of it, and why drafting stopped."
     ),
+    "story.drafting": "Iteration {n}: the draft is guessing ahead, {drafted} so far.",
+    "story.correction": (
+        "Iteration {n}: {accepted} of {drafted} guesses were right. The target refused the next one and wrote “{token}” "
+        "itself."
+    ),
+    "story.bonus": "Iteration {n}: all guesses ({drafted}) were right, and the target's pass added “{token}” for free.",
+    "story.own": "Iteration {n}: nothing had been guessed; the target wrote “{token}”.",
+    "story.end": "Iteration {n}: {accepted} of {drafted} guesses were right, and the text ends here.",
     "card.draft_alternatives": "What the draft considered",
     "card.target_alternatives": "What the target considered",
     "card.ending": "the target's own token",

@@ -87,7 +87,8 @@ TEXTS = {
     "race.running": "Running {n} of {all}: {method}.",
     "race.done": "All lanes are run. This is the replay.",
     "race.tokens": "{n} tokens",
-    "race.clock": "{time} of {all} s",
+    "race.finished": "{n} tokens in {time}",
+    "race.clock": "{time} of {all}",
     "race.passes": "Target passes",
     "race.same": "All {all} methods wrote exactly the same text.",
     "race.differs": "{same} of {all} methods wrote exactly the same text; rounding decided near ties elsewhere.",
@@ -185,7 +186,7 @@ TEXTS = {
     ),
     "formula.rate": "acceptance rate α = accepted ÷ drafted",
     "formula.length": "tokens per target pass = tokens ÷ passes",
-    "formula.expected": "expected tokens per pass = (1 − α^(k+1)) ÷ (1 − α)",
+    "formula.expected": "expected tokens per pass = (1 − αᵏ⁺¹) ÷ (1 − α)",
     "formula.expected.note": (
         "With k = {k} guesses a pass, if every guess were accepted with the same chance. Real runs "
         "differ, since easy and hard places come in groups."

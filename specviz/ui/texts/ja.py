@@ -36,6 +36,11 @@ TEXTS = {
         "トークンにポインターを合わせるか、矢印キーで選ぶと、ドラフトの確信度、ターゲットの判断、"
         "先読みが止まった理由が表示されます。"
     ),
+    "story.drafting": "反復 {n}：ドラフトが先を予想しています（今のところ {drafted} 個）。",
+    "story.correction": "反復 {n}：予想 {drafted} 個のうち {accepted} 個が当たりました。ターゲットは次の予想を棄却し、自分で「{token}」と書きました。",
+    "story.bonus": "反復 {n}：予想 {drafted} 個がすべて当たり、同じ計算から「{token}」がおまけで得られました。",
+    "story.own": "反復 {n}：予想はなく、ターゲットが「{token}」と書きました。",
+    "story.end": "反復 {n}：予想 {drafted} 個のうち {accepted} 個が当たり、文章はここで終わります。",
     "card.draft_alternatives": "ドラフトが考えた候補",
     "card.target_alternatives": "ターゲットが考えた候補",
     "card.ending": "ターゲット自身のトークン",
