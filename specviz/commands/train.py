@@ -7,7 +7,15 @@ from dataclasses import fields, replace
 from pathlib import Path
 
 from specviz.errors import UsageError
-from specviz.training.config import DEFAULTS, ModelShape, TrainConfig, parse_contexts, parse_order
+from specviz.models.zoo import find
+from specviz.training.config import (
+    DEFAULTS,
+    ModelShape,
+    TrainConfig,
+    parse_contexts,
+    parse_layers,
+    parse_order,
+)
 from specviz.training.recipe import CURRICULA, Recipe
 
 RECIPES = {
@@ -46,7 +54,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     recipe.add_argument("--own-from", type=float, metavar="SHARE", help="after this share of the training exits learn from the full model; 1: never, as published")
     recipe.add_argument("--own-texts", type=int, metavar="N", help="rows of the model's own text in a step")
     distill = parser.add_argument_group("distill")
-    distill.add_argument("--target", metavar="DIR", help="the model whose choices are learned")
+    distill.add_argument("--target", metavar="DIR", help="the model whose choices are learned; a model of the zoo (smollm2) answers prompts of our own, and lends its layers")
+    distill.add_argument("--prompts", type=int, metavar="N", help="prompts that a model of the zoo answers (default: 6000)")
+    distill.add_argument("--only", choices=("answers", "training"), help="one of the two stages; training takes the answers that are there")
+    distill.add_argument("--answers", type=Path, metavar="DIR", help="where the answers are kept (default: --out)")
+    distill.add_argument("--kept-layers", type=parse_layers, metavar="0,1,…", help="the target's layers that the draft begins with")
+    distill.add_argument("--head-tokens", type=int, metavar="N", help="rows of the trimmed head")
     distill.add_argument("--generated-share", type=float, metavar="SHARE", help="share of a batch that is the target's own text")
     distill.add_argument("--generated-rows", type=int, metavar="N", help="how many texts the target writes")
     distill.add_argument("--sharpness", type=float, metavar="X", help="power on the target's distribution before it is learned")
@@ -75,12 +88,12 @@ def configuration(args: argparse.Namespace, folder: Path) -> TrainConfig:
     given = {name: value for name, value in vars(args).items() if value is not None}
     if args.resume:
         config = TrainConfig.load(folder / "config.json")
-        if config.kind != args.recipe:
+        if {"shallow": "distill"}.get(config.kind, config.kind) != args.recipe:
             raise UsageError(f"{folder}: this is a {config.kind} run, not {args.recipe}")
         given = {name: value for name, value in given.items() if name in LATE}
         given.setdefault("stop_step", 0)
     else:
-        config = DEFAULTS[args.recipe]
+        config = DEFAULTS["shallow" if args.recipe == "distill" and find(args.target or "") else args.recipe]
     if "corpus" in given:
         given["corpus"] = tuple(str(path) for path in given["corpus"])
     parts = {"shape": config.shape, "recipe": config.recipe}
@@ -116,6 +129,38 @@ def load_weights(config: TrainConfig):
     return model
 
 
+def run_shallow(args: argparse.Namespace, config: TrainConfig, folder: Path) -> int:
+    """Both stages of a distillation from a model of the zoo: its answers, then a draft of some of its layers."""
+    import torch
+
+    from specviz.models.loading import load_model
+    from specviz.training.answers import AnswerSettings, write_answers
+    from specviz.training.memory import keep_freed_memory
+    from specviz.training.shallow import shallow_trainer
+
+    if args.only != "answers" and not args.resume and (folder / "checkpoint.pt").exists():
+        raise UsageError(f"{folder} holds a run already: continue it with --resume, or choose another --out")
+    if args.threads:
+        torch.set_num_threads(args.threads)
+    target = load_model(config.target, device="cpu")
+    keep_freed_memory()
+    kept = args.answers or folder
+    if args.only != "training":
+        settings = AnswerSettings(config.target, seed=config.seed)
+        write_answers(replace(settings, prompts=args.prompts or settings.prompts), kept / "answers", target)
+    if args.only == "answers":
+        return 0
+    trainer = shallow_trainer(config, folder, kept, target)
+    if args.resume and not trainer.load_checkpoint():
+        print("no checkpoint yet, starting again")
+    if args.resume:
+        trainer.log_changes(TrainConfig.load(folder / "config.json"))
+    trainer.run()
+    last = trainer.held_out.measure(trainer.forward)
+    print(f"{folder / 'model'}: picks the target's token {last['target_agreement']:.1%} of the time, on answers it never saw")
+    return 0
+
+
 def run(args: argparse.Namespace) -> int:
     if args.recipe == "ship":
         from specviz.training.ship import ship
@@ -126,6 +171,8 @@ def run(args: argparse.Namespace) -> int:
         return 0
     folder = args.out or Path("runs") / args.recipe
     config = configuration(args, folder)
+    if config.kind == "shallow":
+        return run_shallow(args, config, folder)
     if not args.resume and (folder / "checkpoint.pt").exists():
         raise UsageError(f"{folder} holds a run already: continue it with --resume, or choose another --out")
 

@@ -1,4 +1,4 @@
-"""A draft that ships its layers alone and borrows embedding, final norm and head from its target."""
+"""A draft that ships its layers alone and borrows embedding and head, and what else it lacks, from its target."""
 
 from __future__ import annotations
 
@@ -11,14 +11,20 @@ from transformers import AutoConfig, AutoModelForCausalLM, PreTrainedModel
 
 from specviz.errors import UsageError
 from specviz.models.locate import bring
+from specviz.models.trimmed import trim
 from specviz.models.weights import count_weights, weight_files
 from specviz.models.zoo import Entry
 
+HEAD_IDS = "head_ids"  # beside the weights: the tokens of a trimmed head
 
-def compose(entry: Entry, folder: Path, dtype: torch.dtype) -> PreTrainedModel:
+
+def compose(
+    entry: Entry, folder: Path, dtype: torch.dtype, progress=None, download: bool = True
+) -> PreTrainedModel:
     """An ordinary model from the shipped layers of `entry` and every other weight of its base, on the CPU.
 
-    The folder's config.json describes the whole draft. UsageError if a weight is in neither.
+    The folder's config.json describes the whole draft. Where the folder names the tokens of a trimmed head, the head is
+    trimmed to them, unless the entry is to have the whole one. UsageError if a weight is in neither.
     """
     config = AutoConfig.from_pretrained(folder, trust_remote_code=False, local_files_only=True)
     model = AutoModelForCausalLM.from_config(config, dtype=dtype)
@@ -28,7 +34,8 @@ def compose(entry: Entry, folder: Path, dtype: torch.dtype) -> PreTrainedModel:
     count_weights(own, entry.name)
     try:
         weights = {key: value for file in own for key, value in load_file(file).items()}
-        base = bring(entry.base)[0]
+        trimmed = weights.pop(HEAD_IDS, None)
+        base = bring(entry.base, progress=progress, download=download)[0]
         for file in weight_files(base, entry.base):
             with safe_open(file, "pt") as shard:
                 for key in wanted.difference(weights).intersection(shard.keys()):
@@ -41,4 +48,6 @@ def compose(entry: Entry, folder: Path, dtype: torch.dtype) -> PreTrainedModel:
         raise UsageError(f"{entry.name}: {missing[0]} is neither in {folder} nor in {entry.base}")
     model.load_state_dict({key: weights[key] for key in wanted}, strict=not tied)
     model.tie_weights()
+    if trimmed is not None and not entry.whole_head:
+        trim(model, trimmed.long())
     return model

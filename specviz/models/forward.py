@@ -36,6 +36,7 @@ class GenericSplitStream:
         self._decoder: nn.Module = model.get_decoder()
         self._tokens: nn.Module = model.get_input_embeddings()
         self._lm_head: nn.Module = model.get_output_embeddings()
+        self._vocab_size = loaded.vocab_size
         self._blocks: nn.ModuleList = getattr(self._decoder, self._row.layers)
         self._exits = [
             part for part in (getattr(self._decoder, name, None) for name in self._row.exits) if part is not None
@@ -94,10 +95,10 @@ class GenericSplitStream:
         """Append token ids (n,) in all layers; logits of the last ``keep`` (default: all): (keep, V)."""
         keep = len(ids) if keep is None else keep
         if len(ids) == 0:
-            return torch.empty(0, self._lm_head.weight.shape[0], device=self.device)
+            return torch.empty(0, self._vocab_size, device=self.device)
         hidden = self.run(self.embed(ids), 0, self.layers)
         if keep == 0:
-            return torch.empty(0, self._lm_head.weight.shape[0], device=self.device)
+            return torch.empty(0, self._vocab_size, device=self.device)
         return self.head(hidden[:, -keep:])
 
     def rewind(self, length: int) -> None:

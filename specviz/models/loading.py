@@ -27,6 +27,7 @@ from specviz.models.composed import compose
 from specviz.models.locate import bring, locate
 from specviz.models.memory import SPARE, check_fits
 from specviz.models.pairing import check_pair
+from specviz.models.trimmed import TrimmedHead
 from specviz.models.weights import count_weights, weight_files
 from specviz.models.zoo import Entry
 
@@ -78,7 +79,7 @@ def wrap(model: PreTrainedModel, tokenizer: PreTrainedTokenizerFast, name: str, 
         dtype=model.dtype,
         eos_ids=_eos_ids(model, tokenizer),
         context=_context(model.config),
-        vocab_size=head.weight.shape[0] if head is not None else model.config.vocab_size,
+        vocab_size=model.config.vocab_size if head is None or isinstance(head, TrimmedHead) else head.weight.shape[0],
         is_encoder_decoder=bool(model.config.is_encoder_decoder),
     )
 
@@ -104,7 +105,7 @@ def load_model(
     start = time.monotonic()
     tell(f"loading {name}", 0, None, "seconds")
     if isinstance(found, Entry) and found.source == "composed":
-        model = compose(found, folder, precision).to(place)
+        model = compose(found, folder, precision, progress=progress, download=download).to(place)
         tokens = bring(found.base, download=download)[0]
     else:
         model, tokens = _read(name, folder, place, precision, device is not None), folder

@@ -39,6 +39,7 @@ class Entry:
     download: int = 0  # bytes over the network, once; 0 where nothing is fetched, or it is about 2 per parameter
     bin_on_main: bool = False  # main carries pickled weights only; safetensors are in a pull request of the Hub's bot
     base: str | None = None  # composed: the model that lends embedding and head
+    whole_head: bool = False  # composed: with the base's head for all tokens, where a trimmed one is shipped
     note: str = ""
 
     def memory(self, bytes_per_weight: int) -> int:
@@ -46,12 +47,16 @@ class Entry:
         return self.parameters * bytes_per_weight
 
     @property
+    def shipped(self) -> bool:
+        """Do the files of its own come with the project? What it borrows may have to be fetched all the same."""
+        return self.source in ("assets", "composed") and (ASSETS / self.where / "config.json").is_file()
+
+    @property
     def here(self) -> bool:
         """Are the weights on this machine? Never touches the network."""
         if self.source in ("assets", "composed"):
-            there = (ASSETS / self.where / "config.json").is_file()
             base = find(self.base) if self.base else None
-            return there and (base is None or base.here)
+            return self.shipped and (base is None or base.here)
         if self.source == "wheel":
             from specviz.models.fetch import fetched
 

@@ -28,7 +28,7 @@ class TrainConfig:
     contexts: (share of the training, sequence length) pairs; each length is used until that share is reached.
     """
 
-    kind: str  # layerskip, plain, distill
+    kind: str  # layerskip, plain, distill, shallow (distill with layers of the target's own)
     shape: ModelShape = field(default_factory=ModelShape)
     recipe: Recipe = field(default_factory=Recipe)
     corpus: tuple[str, ...] = ()
@@ -49,6 +49,8 @@ class TrainConfig:
     target: str = ""
     generated_share: float = 0.0  # of a batch, text the target wrote
     generated_rows: int = 4096
+    kept_layers: tuple[int, ...] = ()  # shallow: the target's layers that the draft begins with
+    head_tokens: int = 0  # shallow: rows of the trimmed head
     sharpness: float = 1.0  # the target's distribution is raised to this power before it is learned
 
     @property
@@ -74,6 +76,7 @@ class TrainConfig:
         raw = dict(raw)
         raw["shape"], raw["recipe"] = ModelShape(**raw["shape"]), Recipe(**raw["recipe"])
         raw["corpus"], raw["layer_order"] = tuple(raw["corpus"]), tuple(raw.get("layer_order", ()))
+        raw["kept_layers"] = tuple(raw.get("kept_layers", ()))
         raw["contexts"] = tuple((share, length) for share, length in raw["contexts"])
         return cls(**raw)
 
@@ -132,7 +135,18 @@ DISTILL = TrainConfig(
     generated_share=0.5,
     sharpness=2.0,
 )
-DEFAULTS = {config.kind: config for config in (LAYERSKIP, PLAIN, DISTILL)}
+SHALLOW = TrainConfig(
+    "shallow",
+    tokens=3_000_000,
+    kept_layers=(0, 1, 28, 29),
+    head_tokens=6144,
+    learning_rate=1e-3,
+    warmup_steps=50,
+    weight_decay=0.01,
+    evaluate_every=200_000,
+    sharpness=1.0,
+)
+DEFAULTS = {config.kind: config for config in (LAYERSKIP, PLAIN, DISTILL, SHALLOW)}
 
 
 def parse_contexts(text: str) -> tuple[tuple[float, int], ...]:
@@ -150,9 +164,18 @@ def parse_contexts(text: str) -> tuple[tuple[float, int], ...]:
     return tuple(pairs)
 
 
+def parse_layers(text: str) -> tuple[int, ...]:
+    """``0,1,29`` -> (0, 1, 29). UsageError for anything but numbers."""
+    return _numbers(text, "--kept-layers")
+
+
 def parse_order(text: str) -> tuple[int, ...]:
     """``0,2,1`` -> (0, 2, 1). UsageError for anything but numbers."""
+    return _numbers(text, "--layer-order")
+
+
+def _numbers(text: str, option: str) -> tuple[int, ...]:
     try:
         return tuple(int(part) for part in text.split(","))
     except ValueError:
-        raise UsageError(f"--layer-order {text}: write it like 0,1,4,5,2,3") from None
+        raise UsageError(f"{option} {text}: write it like 0,1,4,5,2,3") from None

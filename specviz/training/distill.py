@@ -33,7 +33,8 @@ class _ChoiceLoss(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx, head, normed, target_head, target_normed, sharpness, chunk=512):
-        grad_head, grad_normed = torch.zeros_like(head), torch.empty_like(normed)
+        grad_head = torch.zeros_like(head) if ctx.needs_input_grad[0] else None
+        grad_normed = torch.empty_like(normed)
         total, agreeing, rows = 0.0, 0, len(normed)
         for begin in range(0, rows, chunk):
             part = slice(begin, begin + chunk)
@@ -45,7 +46,8 @@ class _ChoiceLoss(torch.autograd.Function):
             agreeing += (log_probs.argmax(-1) == chosen).sum()
             grad = log_probs.exp_().sub_(wanted).div_(rows).to(head.dtype)
             torch.mm(grad, head, out=grad_normed[part])
-            grad_head.addmm_(grad.t(), normed[part])
+            if grad_head is not None:
+                grad_head.addmm_(grad.t(), normed[part])
         ctx.save_for_backward(grad_head, grad_normed)
         agreement = torch.as_tensor(agreeing / rows)
         ctx.mark_non_differentiable(agreement)
@@ -54,7 +56,7 @@ class _ChoiceLoss(torch.autograd.Function):
     @staticmethod
     def backward(ctx, grad, _):
         grad_head, grad_normed = ctx.saved_tensors
-        return grad * grad_head, grad * grad_normed, None, None, None, None
+        return None if grad_head is None else grad * grad_head, grad * grad_normed, None, None, None, None
 
 
 def choice_loss(

@@ -95,17 +95,24 @@ class Block:
     head_dim: int
     eps: float
 
-    def __call__(self, x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
-        """(batch, length, hidden) -> same; cos and sin as :func:`rotary_tables` gives them."""
+    def __call__(self, x: Tensor, cos: Tensor, sin: Tensor, texts: Sequence[int] | None = None) -> Tensor:
+        """(batch, length, hidden) -> same; cos and sin as :func:`rotary_tables` gives them.
+
+        texts: lengths of the texts that stand one behind the other in the only row and don't see each other."""
         batch, length, hidden = x.shape
         qkv = F.linear(rms_norm(x, self.norm_1, self.eps), torch.cat(self.qkv))
         qkv = qkv.view(batch, length, self.heads + 2 * self.kv_heads, self.head_dim)
         turned = _Rotate.apply(qkv[:, :, : self.heads + self.kv_heads], cos, sin)
         query, key = turned.transpose(1, 2).split((self.heads, self.kv_heads), dim=1)
         value = qkv[:, :, self.heads + self.kv_heads :].transpose(1, 2)
-        mixed = F.scaled_dot_product_attention(
-            query, key, value, is_causal=True, enable_gqa=self.heads != self.kv_heads
-        )
+        shared = self.heads != self.kv_heads
+        if texts is None:
+            mixed = F.scaled_dot_product_attention(query, key, value, is_causal=True, enable_gqa=shared)
+        else:
+            parts = zip(*(part.split(list(texts), dim=2) for part in (query, key, value)), strict=True)
+            mixed = torch.cat(
+                [F.scaled_dot_product_attention(*part, is_causal=True, enable_gqa=shared) for part in parts], dim=2
+            )
         x = x + F.linear(mixed.transpose(1, 2).reshape(batch, length, hidden), self.out)
         return x + F.linear(
             _SwiGLU.apply(F.linear(rms_norm(x, self.norm_2, self.eps), torch.cat(self.gate_up))), self.down
@@ -172,6 +179,16 @@ class TrainingForward:
                 x = x.index_copy(0, kept, self.blocks[index](x.index_select(0, kept), cos, sin).to(x.dtype))
             states.append(x)
         return states
+
+    def packed(self, ids: Tensor, texts: Sequence[int]) -> Tensor:
+        """Texts of any length without filling between them: (total,) -> the last layer's states, (1, total, hidden)."""
+        cos, sin = rotary_tables(self.config, max(texts), ids.device)
+        places = torch.cat([torch.arange(length, device=ids.device) for length in texts])
+        cos, sin = cos[places], sin[places]
+        x = F.embedding(ids, self.model.model.embed_tokens.weight)[None]
+        for block in self.blocks:
+            x = block(x, cos, sin, texts)
+        return x
 
     def normed(self, state: Tensor) -> Tensor:
         """A state through the shared final norm, flattened: (batch, length, hidden) -> (batch · length, hidden)."""

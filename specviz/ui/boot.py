@@ -55,8 +55,9 @@ def pairs(shelf: Shelf) -> list[dict[str, Any]]:
     for pair in zoo.PAIRS.values():
         models = [zoo.MODELS[name] for name in (pair.target, pair.draft) if name]
         missing = [model for model in models if not model.here and shelf.layers(model.name) is None]
-        if any(model.needs_token or model.source in ("assets", "composed") for model in missing):
+        if any(model.needs_token or (model.source in ("assets", "composed") and not model.shipped) for model in missing):
             continue
+        missing = [model for model in missing if not model.shipped]
         if sum(model.memory(4) for model in models) > _memory() or (missing and shelf.fixed):
             continue
         found.append(described(pair, shelf) | {"fetch_bytes": sum(m.download or 2 * m.parameters for m in missing)})
