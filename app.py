@@ -1,8 +1,15 @@
 """Starts the page: ``python app.py``, then open the address that it prints."""
 
-from specviz.ui.page import build, launch
+import sys
 
-demo = build()
+from specviz.errors import UsageError
 
-if __name__ == "__main__":
-    launch(demo)
+try:
+    from specviz.ui.page import build, launch
+
+    demo = build()
+    if __name__ == "__main__":
+        launch(demo)
+except UsageError as error:  # a setting that cannot be
+    print(f"error: {error}", file=sys.stderr)
+    sys.exit(2)

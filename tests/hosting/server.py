@@ -144,19 +144,25 @@ class Visitor:
         """Submit a run and ask for its work, with the stream open as a page has it; AssertionError if it is refused."""
         answer = self.ask("submit", {"kind": kind, "request": request})
         assert "run" in answer, answer
-        return Running(self, answer["run"])
+        return self.take(answer["run"])
+
+    def take(self, name: str, begin: bool = True) -> Running:
+        """The run of a name; begin: ask for its work."""
+        return Running(self, name, begin)
 
 
 class Running:
     """A run of a visitor. ``leave`` closes the tab; ``stop`` presses the button."""
 
-    def __init__(self, visitor: Visitor, name: str):
+    def __init__(self, visitor: Visitor, name: str, begin: bool = True):
         self.visitor, self.name, self.cursor = visitor, name, 0
         self.records: list[dict] = []
         self.refused: str | None = None
         self._session = secrets.token_hex(6)  # a tab has one session; here each run has a tab of its own
         self._left = threading.Event()
         self._stream = threading.Thread(target=self._listen, daemon=True)
+        if not begin:
+            return
         joined = visitor.post(
             "/queue/join",
             {"data": [], "fn_index": visitor.event, "session_hash": self._session, "trigger_id": visitor.component,
