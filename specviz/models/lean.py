@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from specviz.models.lean_script import MOST_TOKENS, compiled
+from specviz.models.lean_script import MOST_TOKENS
 from specviz.models.lean_weights import LeanLayer, LeanWeights, lean_weights
 from specviz.models.loading import LoadedModel
 
@@ -46,8 +46,8 @@ class LeanStream:
         scale = width**0.5 if small else 1.0
         self._norms = [(scale * layer.input_norm, scale * layer.post_norm) for layer in weights.layers]
         self._final_norm = scale * weights.final_norm
-        self._compiled = compiled() if weights.scripted is not None else None
-        self._script_norms = [list(norms) for norms in zip(*self._norms, strict=True)]
+        self._scripted = weights.scripted
+        self._all_norms = [norm for norms in self._norms for norm in norms] + [self._final_norm]
         self._group = weights.query_heads // weights.key_heads
         self._turned_heads = weights.query_heads + weights.key_heads
         self._turns: Tensor | None = None
@@ -69,11 +69,23 @@ class LeanStream:
 
     def head(self, hidden: Tensor) -> Tensor:
         """Final norm and LM head: hidden states (1, n, d) -> logits (n, V)."""
+        if self._scripted is not None:
+            return self._scripted.head(hidden[0], self._all_norms)
         return self._weights.head(self._norm(hidden[0], self._final_norm))
 
     def forward(self, ids: Tensor, keep: int | None = None) -> Tensor:
         """Append token ids (n,) in all layers; logits of the last ``keep`` (default: all): (keep, V)."""
-        keep = len(ids) if keep is None else keep
+        count = ids.size(0)
+        keep = count if keep is None else keep
+        if self._scripted is not None and keep and count <= MOST_TOKENS:
+            start = self._common_length(0, self.layers)
+            self._make_room(start + count)
+            logits = self._scripted.logits(
+                ids, self._all_norms, self._keys, self._values, self._turns_of(start, count),
+                self._stair(start, count), start, keep,
+            )
+            self._lengths = [start + count] * self.layers
+            return logits
         hidden = [
             self.run(self.embed(part), 0, self.layers) for part in (ids.split(_CHUNK) if len(ids) > _CHUNK else (ids,))
             if len(part)
@@ -97,7 +109,7 @@ class LeanStream:
 
     def close(self) -> None:
         """Free the cache."""
-        self._keys = self._values = self._stairs = self._turns = self._key_list = self._value_list = None
+        self._keys = self._values = self._stairs = self._turns = None
 
     def run(self, hidden: Tensor, first: int, last: int) -> Tensor:
         """Run layers first..last-1 over hidden states (1, n, d), appending n positions to each of them.
@@ -108,14 +120,11 @@ class LeanStream:
         states = hidden[0]
         count = len(states)
         end = start + count
-        if end > self._room:
-            self._allocate(max(end, 2 * self._room))
+        self._make_room(end)
         turns = self._turns_of(start, count)
-        if self._compiled is not None and count <= MOST_TOKENS:
-            mask = None if count == 1 else self._stairs[: count * self._group, self._room - start : self._room + count]
-            states = self._compiled(
-                states, *self._weights.scripted, *self._script_norms, self._key_list, self._value_list, turns, mask,
-                start, first, last, self._weights.query_heads, self._group, self._eps,
+        if self._scripted is not None and count <= MOST_TOKENS:
+            states = self._scripted(
+                states, self._all_norms, self._keys, self._values, turns, self._stair(start, count), start, first, last
             )
             self._lengths[first:last] = [end] * (last - first)
             return states[None]
@@ -221,7 +230,7 @@ class LeanStream:
         if count == 1:
             return keys, values, None
         if window is None and count <= _STEPS:
-            mask = self._stairs[: count * self._group, self._room - start : self._room + count]
+            mask = self._stair(start, count)
         else:
             mask = self._staircase(count, end - begin, start + 1 - begin)
             if window is not None:
@@ -230,12 +239,22 @@ class LeanStream:
             mask = self._for_each_head(mask)
         return keys, values, mask
 
+    def _stair(self, start: int, count: int) -> Tensor | None:
+        """The mask of up to _STEPS positions behind ``start`` others that all are seen: (count x group, start + count)."""
+        if count == 1:
+            return None
+        return self._stairs[: count * self._group, self._room - start : self._room + count]
+
     def _staircase(self, rows: int, columns: int, first: int) -> Tensor:
         """(rows, columns): -inf from column ``first`` + row on, 0 before."""
         return torch.full((rows, columns), -torch.inf, device=self.device, dtype=self._dtype).triu_(first)
 
     def _for_each_head(self, mask: Tensor) -> Tensor:
         return mask.repeat_interleave(self._group, dim=0) if self._group > 1 else mask
+
+    def _make_room(self, end: int) -> None:
+        if end > self._room:
+            self._allocate(max(end, 2 * self._room))
 
     def _allocate(self, room: int) -> None:
         """Make room for that many positions, keeping what is there."""
@@ -250,7 +269,6 @@ class LeanStream:
                 keys[..., :most] = self._keys[..., :most]
                 values[:, :, :most] = self._values[:, :, :most]
             self._keys, self._values, self._room = keys, values, room
-            self._key_list, self._value_list = list(keys.unbind()), list(values.unbind())
             self._stairs = self._for_each_head(self._staircase(_STEPS, room + _STEPS, room + 1))
             root = weights.scale**0.5
             cos, sin = weights.rotation(room)

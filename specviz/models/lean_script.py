@@ -1,63 +1,106 @@
-"""The layers of a small model as one TorchScript function: the same operations, without Python between them.
+"""The layers of a small model as one TorchScript module: the same operations, without Python between them.
 
 In models of a few megabytes a third of a layer's time goes into Python's part of its thirty calls. Compiled, the loop
-over the layers is interpreted by PyTorch itself. TorchScript is on its way out of PyTorch, so this is tried, and
-without it the lean stream's own loop does the same.
+over the layers is interpreted by PyTorch itself. The module holds the matrices: handing over a hundred of them at every
+call would cost as much as two layers. TorchScript is on its way out of PyTorch, so this is tried, and without it the
+lean stream's own loop does the same.
 """
 
-from __future__ import annotations
-
-import functools
 import warnings
 
 import torch
+from torch import Tensor, nn
 
 MOST_TOKENS = 8  # longer blocks spend their time in arithmetic
 
 
-def _run_layers(
-    states, qkv, qkv_bias, output, gate_up, down, input_norms, post_norms, keys, values, turns, mask, start, first, last,
-    query_heads, group, eps,
-):
-    # type: (Tensor, List[Tensor], List[Tensor], List[Tensor], List[Tensor], List[Tensor], List[Tensor], List[Tensor], List[Tensor], List[Tensor], Tensor, Optional[Tensor], int, int, int, int, int, float) -> Tensor
-    count = states.size(0)
-    end = start + count
-    key_heads = query_heads // group
-    head_dim = turns.size(2)
-    for i in range(first, last):
-        x = (states * torch.linalg.vecdot(states, states).add_(eps).rsqrt_().unsqueeze_(-1)).mul_(input_norms[i])
-        heads = torch.addmm(qkv_bias[i], x, qkv[i]) if len(qkv_bias) > 0 else torch.mm(x, qkv[i])
-        heads = heads.view(count, -1, head_dim)
-        turned = torch.bmm(heads.narrow(1, 0, query_heads + key_heads), turns)
-        keys[i].narrow(2, start, count).copy_(turned.narrow(1, query_heads, key_heads).permute(1, 2, 0))
-        values[i].narrow(1, start, count).copy_(heads.narrow(1, query_heads + key_heads, key_heads).transpose(0, 1))
-        queries = turned.narrow(1, 0, query_heads)
-        if count == 1:
-            queries = queries.view(key_heads, group, head_dim)
-        elif group == 1:
-            queries = queries.transpose(0, 1)
-        else:
-            queries = queries.view(count, key_heads, -1).transpose(0, 1).reshape(key_heads, count * group, head_dim)
-        past = keys[i].narrow(2, 0, end)
-        scores = torch.bmm(queries, past) if mask is None else torch.baddbmm(mask, queries, past)
-        seen = torch.bmm(scores.softmax(-1), values[i].narrow(1, 0, end))
-        if count > 1:
-            seen = seen.view(key_heads, count, -1).transpose(0, 1)
-        states = torch.addmm(states, seen.reshape(count, -1), output[i])
-        x = (states * torch.linalg.vecdot(states, states).add_(eps).rsqrt_().unsqueeze_(-1)).mul_(post_norms[i])
-        both = torch.mm(x, gate_up[i])
-        half = both.size(1) // 2
-        gate = torch.nn.functional.silu(both.narrow(1, 0, half), inplace=True)
-        states = torch.addmm(states, gate.mul_(both.narrow(1, half, half)), down[i])
-    return states
+class ScriptedLayers(nn.Module):
+    """qkv, output, gate_up, down: one matrix (in, out) a layer. qkv_bias: one bias a layer, or empty.
+    embedding: (V, d), head: (d, V). eps: that of the norms, times d."""
+
+    qkv: list[Tensor]
+    qkv_bias: list[Tensor]
+    output: list[Tensor]
+    gate_up: list[Tensor]
+    down: list[Tensor]
+
+    def __init__(
+        self, qkv, qkv_bias, output, gate_up, down, embedding: Tensor, head: Tensor, query_heads: int, key_heads: int,
+        head_dim: int, eps: float,
+    ):
+        super().__init__()
+        self.qkv, self.qkv_bias, self.output, self.gate_up, self.down = qkv, qkv_bias, output, gate_up, down
+        self.embedding, self.head_weight = embedding, head
+        self.query_heads, self.key_heads, self.head_dim = query_heads, key_heads, head_dim
+        # A tensor: a number would be made into one, of another type, and converted, at every use.
+        self.eps = torch.full((1, 1, 1), eps)
+
+    def forward(
+        self, states: Tensor, norms: list[Tensor], keys: Tensor, values: Tensor, turns: Tensor, mask: Tensor | None,
+        start: int, first: int, last: int,
+    ) -> Tensor:
+        """Layers first..last-1 over states (n, d) -> (n, d), written into the cache at ``start``.
+
+        norms: 2 L + 1 of (d,), a layer's two beside each other, the final one at the end. keys: (L, heads, head_dim,
+        room), values: (L, heads, room, head_dim). turns: (n, head_dim, head_dim). mask: added to the scores, for n > 1.
+        """
+        count = states.size(0)
+        end = start + count
+        query_heads, key_heads, head_dim = self.query_heads, self.key_heads, self.head_dim
+        group = query_heads // key_heads
+        # All layers' places in the cache with one operation each, not one a layer.
+        own_keys, own_values = keys.narrow(0, first, last - first), values.narrow(0, first, last - first)
+        new_keys, past_keys = own_keys.narrow(3, start, count).unbind(), own_keys.narrow(3, 0, end).unbind()
+        new_values, past_values = own_values.narrow(2, start, count).unbind(), own_values.narrow(2, 0, end).unbind()
+        for i in range(first, last):
+            x = self._normed(states, norms[2 * i])
+            heads = torch.addmm(self.qkv_bias[i], x, self.qkv[i]) if len(self.qkv_bias) > 0 else torch.mm(x, self.qkv[i])
+            plain, value = heads.view(count, -1, head_dim).split_with_sizes([query_heads + key_heads, key_heads], 1)
+            queries, key = torch.bmm(plain, turns).split_with_sizes([query_heads, key_heads], 1)
+            new_keys[i - first].copy_(key.permute(1, 2, 0))
+            new_values[i - first].copy_(value.transpose(0, 1))
+            if count == 1:
+                queries = queries.view(key_heads, group, head_dim)
+            elif group == 1:
+                queries = queries.transpose(0, 1)
+            else:
+                queries = queries.view(count, key_heads, -1).transpose(0, 1).reshape(key_heads, count * group, head_dim)
+            past = past_keys[i - first]
+            scores = torch.bmm(queries, past) if mask is None else torch.baddbmm(mask, queries, past)
+            seen = torch.bmm(scores.softmax(-1), past_values[i - first])
+            if count > 1:
+                seen = seen.view(key_heads, count, -1).transpose(0, 1)
+            states = torch.addmm(states, seen.reshape(count, -1), self.output[i])
+            gate, up = torch.mm(self._normed(states, norms[2 * i + 1]), self.gate_up[i]).chunk(2, 1)
+            states = torch.addmm(states, torch.nn.functional.silu(gate, inplace=True).mul_(up), self.down[i])
+        return states
+
+    def _normed(self, x: Tensor, norm: Tensor) -> Tensor:
+        """x / sqrt(sum(x^2) + eps) * norm, for x (n, d): as a product of each row with itself it is two operations less."""
+        root = torch.baddbmm(self.eps, x.unsqueeze(1), x.unsqueeze(2)).rsqrt_()
+        return (x * root.view(-1, 1)).mul_(norm)
+
+    @torch.jit.export
+    def head(self, states: Tensor, norms: list[Tensor]) -> Tensor:
+        """Final norm and LM head: (n, d) -> logits (n, V)."""
+        return torch.mm(self._normed(states, norms[-1]), self.head_weight)
+
+    @torch.jit.export
+    def logits(
+        self, ids: Tensor, norms: list[Tensor], keys: Tensor, values: Tensor, turns: Tensor, mask: Tensor | None,
+        start: int, keep: int,
+    ) -> Tensor:
+        """Everything from token ids (n,) to the logits (keep, V) of the last ``keep``."""
+        states = torch.nn.functional.embedding(ids, self.embedding)
+        states = self.forward(states, norms, keys, values, turns, mask, start, 0, len(self.down))
+        return self.head(states.narrow(0, states.size(0) - keep, keep), norms)
 
 
-@functools.cache
-def compiled():
-    """The compiled function, or None where this build of PyTorch doesn't compile it."""
+def compiled(layers: ScriptedLayers):
+    """The module compiled, or None where this build of PyTorch doesn't compile it."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # announces TorchScript's end
         try:
-            return torch.jit.script(_run_layers)
+            return torch.jit.script(layers)
         except Exception:  # whatever a compiler that is being taken apart may raise
             return None

@@ -10,15 +10,15 @@ from __future__ import annotations
 import weakref
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
 
 from specviz.models.int8 import Int8Linear, int8_product
-from specviz.models.lean_script import compiled
+from specviz.models.lean_script import ScriptedLayers, compiled
 from specviz.models.loading import LoadedModel
 from specviz.models.packing import Packer
+from specviz.models.trimmed import TrimmedHead
 
 # (n, in) -> (n, out), and the same with something to add to the result: (n, in), (n, out) -> (n, out)
 Linear = Callable[[Tensor], Tensor]
@@ -48,16 +48,6 @@ class LeanLayer:
 _GROUPS = ("qkv", "output", "gate_up", "down")
 
 
-class ScriptMatrices(NamedTuple):
-    """The matrices of all layers as the compiled loop takes them; qkv_bias is empty where there is none."""
-
-    qkv: list[Tensor]
-    qkv_bias: list[Tensor]
-    output: list[Tensor]
-    gate_up: list[Tensor]
-    down: list[Tensor]
-
-
 class LeanWeights:
     """What the lean stream needs of a model. ``current`` says whether it is still what the model has."""
 
@@ -82,12 +72,17 @@ class LeanWeights:
         packer = Packer(sum(weight.numel() for weight in model.parameters()), self.embedding.device, self.embedding.dtype)
         self._plain: list[tuple[Tensor, Tensor | None]] = []  # the matrices in order, as long as none is packed
         self.layers = [self._layer(block, packer) for block in decoder.layers]
-        self.scripted = None if packer.used else self._scripted()
+        # The compiled loop knows whole heads in full precision only.
+        self.head_weight: Tensor | None = head.weight.data.t() if type(head) is nn.Linear else None
         if isinstance(head, Int8Linear):
             self.head: Linear = int8_product([head])
         else:
             self.head = _linear(head.weight.data.t(), None, packer)
-        self.kind = "lean+int8" if isinstance(head, Int8Linear) else "lean+packed" if packer.used else "lean"
+        if isinstance(head, TrimmedHead):
+            few = self.head
+            self.head = lambda x: head.widen(few(x))
+        self.scripted = None if packer.used else self._scripted()
+        self.kind = "lean+int8" if isinstance(first.q_proj, Int8Linear) else "lean+packed" if packer.used else "lean"
         if packer.used:  # copies do not follow a weight that is trained: its version tells
             self._places = [(weight, place, weight._version) for weight, place, _ in self._places]
         if not any(hook is _contiguous for hook in model._state_dict_hooks.values()):
@@ -113,11 +108,11 @@ class LeanWeights:
                 self._tables = cos.contiguous(), torch.cat((-sin[:, :half], sin[:, half:]), dim=-1)
         return self._tables
 
-    def _scripted(self) -> ScriptMatrices | None:
-        """The matrices for the compiled loop, where the layers are of the kind that it knows."""
+    def _scripted(self):
+        """The layers compiled, where they are of the kind that the compiled loop knows; else None."""
         weight = self.embedding
         simple = self.silu and not any(layer.head_norms is not None or layer.window for layer in self.layers)
-        if not simple or weight.device.type != "cpu" or weight.dtype != torch.float32 or compiled() is None:
+        if not simple or weight.device.type != "cpu" or weight.dtype != torch.float32 or self.head_weight is None:
             return None
         groups = [self._plain[place :: len(_GROUPS)] for place in range(len(_GROUPS))]
         if len(self._plain) != len(_GROUPS) * len(self.layers) or any(
@@ -125,8 +120,11 @@ class LeanWeights:
         ):
             return None
         biases = [bias for _, bias in groups[0] if bias is not None]
-        matrices = [[matrix for matrix, _ in group] for group in groups]
-        return ScriptMatrices(matrices[0], biases, *matrices[1:])
+        qkv, output, gate_up, down = ([matrix for matrix, _ in group] for group in groups)
+        return compiled(ScriptedLayers(
+            qkv, biases, output, gate_up, down, weight.data, self.head_weight, self.query_heads, self.key_heads,
+            self.head_dim, weight.shape[1] * self.eps,
+        ))
 
     def _layer(self, block: nn.Module, packer: Packer) -> LeanLayer:
         attention, mlp = block.self_attn, block.mlp
@@ -226,7 +224,7 @@ def _fits(model: nn.Module) -> bool:
         )
     ]
     head = model.get_output_embeddings()
-    kinds = {type(part) for part in (*parts, head)}
+    kinds = {type(part) for part in (*parts, head) if type(part) is not TrimmedHead}
     if kinds not in ({nn.Linear}, {Int8Linear}) or head.bias is not None:
         return False
     return decoder.rotary_emb.rope_type in _FIXED_ROTATIONS

@@ -21,6 +21,7 @@ from torch import Tensor
 from specviz.models.memory import available
 
 SWITCH = "SPECVIZ_PACKING"  # "never" switches it off, to compare
+_SMALLEST_MODEL = 8_000_000  # weights; of a smaller model packing gains less than the noise of trying it
 _FEWEST_WEIGHTS = 200_000  # matrices smaller than this are in the processor's cache; calling oneDNN costs more
 _ROWS = 8  # tokens in the block that weights are packed for
 _GAIN = 0.95  # packed has to take less than this share of the plain time
@@ -38,7 +39,7 @@ class Packer:
         free = available(device)
         self._allowed = (
             device.type == "cpu" and dtype == torch.float32 and os.environ.get(SWITCH) != "never"
-            and _operators() is not None and (free is None or weights * 4 < _SHARE * free)
+            and weights >= _SMALLEST_MODEL and _operators() is not None and (free is None or weights * 4 < _SHARE * free)
         )
         self._from: dict[tuple[int, ...], int | None] = {}  # by shape: from how many rows on packed is faster
         self.used = False

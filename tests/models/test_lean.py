@@ -212,6 +212,26 @@ def test_hooked_patched_and_unknown_models_run_on_their_own_modules():
     assert open_split_stream(tiny_model("opt")).kind == "split"
 
 
+@pytest.mark.parametrize(("family", "key_heads"), [("llama", 4), ("llama", 2), ("llama", 1), ("qwen2", 2)])
+def test_the_compiled_layers_are_used_and_equal_the_loop(family, key_heads, monkeypatch):
+    loaded = fresh(tiny_model(family, num_key_value_heads=key_heads))
+    ids = some_ids(40, seed=5)
+    compiled = lean(loaded)
+    assert compiled._scripted is not None
+    monkeypatch.setattr("specviz.models.lean_weights.compiled", lambda layers: None)
+    plain = lean(fresh(loaded))
+    assert plain._scripted is None
+    found = []
+    for stream in (compiled, plain):
+        stream.forward(ids[:9], keep=0)
+        logits = [stream.forward(ids[9:10]), stream.forward(ids[10:15], keep=2), stream.forward(ids[15:23])]
+        early = stream.run(stream.embed(ids[23:26]), 0, 2)
+        logits.append(stream.head(stream.run(early, 2, 6)))
+        stream.rewind(20)
+        found.append(torch.cat([*logits, stream.forward(ids[20:21])]))
+    assert_same(found[0], found[1])
+
+
 @pytest.mark.parametrize("family", FAMILIES)
 def test_a_model_that_has_decoded_is_saved_as_it_was_loaded(family, tmp_path):
     loaded, untouched = fresh(tiny_model(family)), fresh(tiny_model(family))

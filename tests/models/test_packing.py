@@ -31,7 +31,7 @@ def test_a_packed_product_is_the_plain_one(monkeypatch):
         calls.append(len(x))
         return torch.addmm(bias, x, weight)
 
-    packer = Packer(weight.numel(), CPU, torch.float32)
+    packer = Packer(packing._SMALLEST_MODEL, CPU, torch.float32)
     product = packer.product(weight, bias, plain)
     if not packer.used:
         pytest.skip("this build of torch has no packed products")
@@ -59,12 +59,13 @@ def test_without_a_gain_the_plain_product_stays(fault, monkeypatch):
     def plain(x):
         return x @ weight
 
-    packer = Packer(weight.numel(), CPU, torch.float32)
+    packer = Packer(packing._SMALLEST_MODEL, CPU, torch.float32)
     assert packer.product(weight, None, plain) is plain and not packer.used
 
 
 def test_a_lean_stream_on_packed_weights_says_so_and_is_equal(monkeypatch):
     monkeypatch.setattr(packing, "_FEWEST_WEIGHTS", 1)
+    monkeypatch.setattr(packing, "_SMALLEST_MODEL", 1)
     monkeypatch.setattr(packing, "_faster_from", lambda plain, packed, width: 2)
     loaded = fresh(tiny_model("qwen2"))
     stream = open_lean_stream(loaded)
