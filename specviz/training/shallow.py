@@ -32,7 +32,6 @@ from specviz.training.trainer import Trainer
 
 TASKS = ("open-ended", "summarisation", "code")
 MEASURED_TOKENS = 128  # of every held-out answer
-EVALUATION_ROWS = 4096  # tokens that are run at once
 
 
 @dataclass(frozen=True)
@@ -130,18 +129,17 @@ class Measured:
         """Loss against the target's picks and agreement with them on the answers kept out; over the shipped prompts, how many
         tokens would be drafted and accepted with lookahead 4."""
         loss = matches = count = 0
-        for picked, logits, _ in self._runs(self.kept_out, forward, head):
+        for picked, logits, _ in _runs(self.kept_out, forward, head):
             place = torch.searchsorted(kept, picked).clamp_(max=len(kept) - 1)
             inside = kept[place] == picked
             loss += F.cross_entropy(logits[inside], place[inside], reduction="sum").item()
             matches += (kept[logits.argmax(-1)] == picked).sum().item()
             count += len(picked)
         drafted = accepted = agreeing = tokens = 0
-        for picked, logits, lengths in self._runs(self.prompts, forward, head):
-            for match in (kept[logits.argmax(-1)] == picked).split(lengths):
-                counts = iterations(match.tolist(), 4)
-                drafted, accepted = drafted + counts[0], accepted + counts[1]
-                agreeing, tokens = agreeing + int(match.sum()), tokens + len(match)
+        for match in match_rows(self.prompts, forward, head, kept):
+            counts = iterations(match, 4)
+            drafted, accepted = drafted + counts[0], accepted + counts[1]
+            agreeing, tokens = agreeing + sum(match), tokens + len(match)
         return {
             "held_out_loss": round(loss / count, 4),
             "target_agreement": round(matches / count, 4),
@@ -150,16 +148,27 @@ class Measured:
             "prompts_accepted": accepted,
         }
 
-    def _runs(self, texts: Texts, forward: TrainingForward, head: Tensor):
-        """Picks, logits over the trimmed head, and how many of these each text has: of the answers alone, some at a time."""
-        for begin in range(0, len(texts), 16):
-            rows = range(begin, min(begin + 16, len(texts)))
-            ids, lengths, _ = texts.batch(rows)
-            starts = np.cumsum([0, *lengths[:-1]]).tolist()
-            spans = [(start + texts.prompts[row] - 1, start + length) for row, start, length in zip(rows, starts, lengths, strict=True)]
-            places = torch.cat([torch.arange(a, b) for a, b in spans])
-            states = forward.packed(ids, lengths)[0, places]
-            yield texts.picks[texts.whole(rows, places, lengths)], F.linear(forward.normed(states), head), [b - a for a, b in spans]
+
+def _runs(texts: Texts, forward: TrainingForward, head: Tensor):
+    """Picks, logits over the trimmed head, and how many of these each text has: of the answers alone, some at a time."""
+    for begin in range(0, len(texts), 16):
+        rows = range(begin, min(begin + 16, len(texts)))
+        ids, lengths, _ = texts.batch(rows)
+        starts = np.cumsum([0, *lengths[:-1]]).tolist()
+        spans = [(start + texts.prompts[row] - 1, start + length) for row, start, length in zip(rows, starts, lengths, strict=True)]
+        places = torch.cat([torch.arange(a, b) for a, b in spans])
+        states = forward.packed(ids, lengths)[0, places]
+        yield texts.picks[texts.whole(rows, places, lengths)], F.linear(forward.normed(states), head), [b - a for a, b in spans]
+
+
+@torch.no_grad()
+def match_rows(texts: Texts, forward: TrainingForward, head: Tensor, kept: Tensor) -> list[list[bool]]:
+    """For every answer, at each of its tokens: does the draft pick what the target picks?"""
+    return [
+        match.tolist() for picked, logits, lengths in _runs(texts, forward, head)
+        for match in (kept[logits.argmax(-1)] == picked).split(lengths)
+    ]  # fmt: skip
+
 
 
 class ShallowTrainer(Trainer):
@@ -275,7 +284,7 @@ class _Kind:
         return self.prompt.task
 
 
-KEEP_OUT = 40  # of so many answers, one is kept out of the training
+KEEP_OUT = 20  # of so many answers, one is kept out of the training
 
 
 def shallow_trainer(config: TrainConfig, folder: Path, answers_folder: Path, target: LoadedModel) -> ShallowTrainer:

@@ -1,0 +1,212 @@
+"""Put a finished draft of a target's own layers where the zoo finds it: weights, log, measurements, card."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Sequence
+from pathlib import Path
+
+import torch
+from safetensors.torch import load_file
+
+from specviz.analysis.cost import Costs
+from specviz.analysis.prompts import load_prompts
+from specviz.analysis.timing import measure_costs
+from specviz.errors import UsageError
+from specviz.models.loading import LoadedModel, load_model, wrap
+from specviz.models.trimmed import trim
+from specviz.training.answers import Answers, AnswerSettings
+from specviz.training.config import SHALLOW, TrainConfig
+from specviz.training.evaluate import iterations
+from specviz.training.files import replace_folder
+from specviz.training.forward import TrainingForward
+from specviz.training.shallow import TASKS, Texts, match_rows, prompt_answers, take_layers
+from specviz.training.ship import machine_text, sha256
+
+LOOKAHEADS = range(1, 7)
+
+
+def load_draft(run: Path, config: TrainConfig, target: LoadedModel) -> LoadedModel:
+    """The draft of a run, under its trimmed head. UsageError where there is none."""
+    path = run / "model" / "model.safetensors"
+    if not path.exists():
+        raise UsageError(f"{run}: no model here yet")
+    weights = load_file(path)
+    ids = weights.pop("head_ids").long()
+    model = take_layers(target.model, config.kept_layers)
+    model.load_state_dict({**model.state_dict(), **{name: value.float() for name, value in weights.items()}})
+    trim(model, ids)
+    return wrap(model, target.tokenizer, "draft")
+
+
+def measured(matches: Sequence[Sequence[bool]], costs: Costs | None) -> list[dict]:
+    """For each constant lookahead: drafted, accepted, tokens and target forwards over all answers, and, with costs, the
+    speed over plain decoding that they predict."""
+    found = []
+    for lookahead in LOOKAHEADS:
+        drafted = accepted = forwards = 0
+        for match in matches:
+            counts = iterations(match, lookahead)
+            drafted, accepted, forwards = drafted + counts[0], accepted + counts[1], forwards + counts[2]
+        row = {"lookahead": lookahead, "drafted": drafted, "accepted": accepted, "forwards": forwards}
+        row["tokens"] = sum(map(len, matches))
+        if costs:
+            each = float(costs.drafting(None, lookahead) + costs.verifying(None, lookahead) + costs.loop(lookahead))
+            row["predicted_ratio"] = round(row["tokens"] * costs.plain_token() / (forwards * each), 3)
+        found.append(row)
+    return found
+
+
+def ship_shallow(run: Path, to: Path, answers: Path, machine: str | None = None, timed: bool = True) -> dict:
+    """Copy the draft of ``run`` to the folder ``to`` with its log, ``evaluation.json`` and card; returns the evaluation.
+
+    answers: the folder with the target's answers. timed: measure what a draft step and a verification cost here.
+    """
+    config = TrainConfig.load(run / "config.json")
+    target = load_model(config.target, device="cpu")
+    draft = load_draft(run, config, target)
+    rows = [json.loads(line) for line in (run / "log.jsonl").read_text(encoding="utf-8").splitlines()]
+    for row in rows:
+        for settings in (row, row.get("config", {})):
+            settings.pop("weights", None)
+    texts = prompt_answers(answers, target)
+    matches = match_rows(texts, TrainingForward(draft.model), draft.model.lm_head.weight, draft.model.lm_head.ids)
+    tasks = [prompt.task for task in TASKS for prompt in load_prompts(task)][: len(texts)]
+    costs = measure_costs(target, draft) if timed else None
+    last = [row for row in rows if row["kind"] == "evaluation"][-1]
+    report = {
+        "prompts": len(texts),
+        "tokens": last["tokens"],
+        "seconds": last["seconds"],
+        "held_out_loss": last["held_out_loss"],
+        "target_agreement": last["target_agreement"],
+        "prompts_agreement": round(sum(map(sum, matches)) / sum(map(len, matches)), 4),
+        "lookaheads": measured(matches, costs),
+        "tasks": {
+            task: measured([match for match, other in zip(matches, tasks, strict=True) if other == task], None)[3]
+            for task in dict.fromkeys(tasks)
+        },
+        "head_coverage": coverage(texts, draft.model.lm_head.ids),
+    }
+    if costs:
+        report["costs_ms"] = {
+            "plain_token": round(1e3 * costs.plain_token(), 2), "draft_step": round(1e3 * costs.draft_forward(None), 2),
+            "first": round(1e3 * costs.drafting(None, 1).item() - 1e3 * costs.draft_forward(None), 2),
+            "verify": {str(n): round(1e3 * float(costs.verify(n)), 2) for n in range(1, 6)},
+            "threads": costs.threads, "stream": costs.stream, "load": costs.load,
+        }  # fmt: skip
+    settings = AnswerSettings(**json.loads((answers / "answers" / "settings.json").read_text()))
+    count = Answers(answers / "answers").written()
+
+    def write(folder: Path) -> None:
+        shutil.copytree(run / "model", folder, dirs_exist_ok=True)
+        (folder / "training_log.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+        report["sha256"] = sha256(folder / "model.safetensors")
+        (folder / "evaluation.json").write_text(json.dumps(report, indent=2) + "\n")
+        (folder / "README.md").write_text(card(to.name, config, rows, report, settings, count, machine or machine_text()))
+
+    replace_folder(to, write)
+    return report
+
+
+@torch.no_grad()
+def coverage(texts: Texts, ids: torch.Tensor) -> float:
+    """Share of the tokens of the target's answers that are in a trimmed head."""
+    inside = total = 0
+    for row, prompt in enumerate(texts.prompts):
+        part = texts.ids[texts.starts[row] + prompt : texts.starts[row + 1]]
+        inside, total = inside + int(torch.isin(part, ids).sum()), total + len(part)
+    return round(inside / total, 4)
+
+
+def commands(config: TrainConfig, settings: AnswerSettings, groups: int) -> list[str]:
+    """What repeats a training."""
+    words = [f"python -m specviz train distill --target {config.target} --prompts {groups * settings.group}"]
+    words += [f"--tokens {config.tokens} --batch-tokens {config.batch_tokens} --kept-layers {','.join(map(str, config.kept_layers))}"]
+    for name in ("head_tokens", "learning_rate", "sharpness", "weight_decay", "warmup_steps", "seed"):
+        value = getattr(config, name)
+        if value != getattr(SHALLOW, name):
+            words.append(f"--{name.replace('_', '-')} {value:g}")
+    return [" \\\n    ".join(words)]
+
+
+def card(name: str, config: TrainConfig, rows: list[dict], report: dict, settings: AnswerSettings, groups: int, machine: str) -> str:
+    """The draft's README.md."""
+    header = [row for row in rows if row["kind"] == "run"][-1]
+    kept = ", ".join(map(str, config.kept_layers))
+    four = next(row for row in report["lookaheads"] if row["lookahead"] == 4)
+    lines = [
+        f"# {name}",
+        "",
+        f"A shallow draft for {config.target} (SmolLM2-135M-Instruct): {len(config.kept_layers)} layers that began as layers {kept} of the target and learned its next-token choices on answers that it wrote itself.",
+        "",
+        f"{config.shape.layers} layers, hidden {config.shape.hidden}, {config.shape.heads} heads, vocabulary {config.shape.vocabulary}, {header['parameters'] / 1e6:.2f} M weights of its own in bf16, to be computed with in fp32. Embedding and head are the target's: the loader puts both together into an ordinary `LlamaForCausalLM`. The head is trimmed to {header['head_tokens']} tokens, which make {report['head_coverage']:.1%} of the target's answers to the prompts below; a token outside has draft probability 0, so the output is still the target's. `{name}-whole` is the same draft under the whole head.",
+        "",
+        "| | |",
+        "|---|---|",
+        f"| data | {header['answers']} answers of the target, {header['answer_tokens'] / 1e3:.0f} thousand tokens with their prompts; prompts of our own: questions, explanations, stories, letters, lists, summaries, Python functions; temperatures 0, 0.3 and 0.7 |",
+        f"| held out | the {report['prompts']} prompts of `assets/prompts` in English, whose answers and near relatives are not among the data; {header['held_out_answers']} of the answers |",
+        f"| tokens seen | {report['tokens'] / 1e6:.2f} M |",
+        f"| minutes | {report['seconds'] / 60:.0f} (one CPU thread, shared) |",
+        f"| machine | {machine} |",
+        f"| held-out loss | {report['held_out_loss']:.4f} nats a token, against the target's picks |",
+        f"| agreement with the target's picks | {report['target_agreement']:.1%} on held-out answers, {report['prompts_agreement']:.1%} on greedy answers to the held-out prompts |",
+        f"| accepted ÷ drafted, lookahead 4 | {four['accepted'] / four['drafted']:.1%} ({four['accepted']} of {four['drafted']}), {four['tokens'] / four['forwards']:.2f} tokens a target forward |",
+        f"| sha256 of model.safetensors | `{report['sha256']}` |",
+        "",
+        "Made with (the answers first; `--only answers` and `--only training` do one of the two):",
+        "",
+        "```sh",
+        *commands(config, settings, groups),
+        "```",
+        "",
+        f"## What was accepted\n\nGreedy answers to {report['prompts']} held-out prompts, up to 128 tokens each.",
+        "",
+        *_lookaheads(report),
+        "",
+        "| task | accepted ÷ drafted, lookahead 4 |",
+        "|---|---|",
+        *(f"| {task} | {row['accepted'] / row['drafted']:.1%} ({row['accepted']} of {row['drafted']}) |" for task, row in report["tasks"].items()),
+        "",
+        *_account(report),
+        "## How it learned",
+        "",
+        "| thousand tokens | loss | agreement, held-out answers | agreement, held-out prompts | accepted ÷ drafted, lookahead 4 |",
+        "|---|---|---|---|---|",
+        *(
+            f"| {row['tokens'] / 1e3:.0f} | {row['held_out_loss']:.3f} | {row['target_agreement']:.1%} | {row['prompts_agreement']:.1%} | {row['prompts_accepted'] / row['prompts_drafted']:.1%} |"
+            for row in rows if row["kind"] == "evaluation"
+        ),
+        "",
+        "The training log is `training_log.jsonl`, all measurements are in `evaluation.json`.",
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def _lookaheads(report: dict) -> list[str]:
+    timed = "costs_ms" in report
+    lines = ["| lookahead | accepted ÷ drafted | tokens a target forward |" + (" predicted speed, plain decoding = 1 |" if timed else "")]
+    lines.append("|---|---|---|" + ("---|" if timed else ""))
+    for row in report["lookaheads"]:
+        words = f"| {row['lookahead']} | {row['accepted'] / row['drafted']:.1%} ({row['accepted']} of {row['drafted']}) | {row['tokens'] / row['forwards']:.2f} |"
+        lines.append(words + (f" {row['predicted_ratio']:.2f} |" if timed else ""))
+    return lines
+
+
+def _account(report: dict) -> list[str]:
+    """What the parts of an iteration cost, and what follows from that."""
+    if "costs_ms" not in report:
+        return []
+    costs = report["costs_ms"]
+    plain, step, verify = costs["plain_token"], costs["draft_step"], costs["verify"]
+    best = max(report["lookaheads"], key=lambda row: row["predicted_ratio"])
+    needed = (costs["first"] + step + verify["2"] + plain - verify["1"]) / plain
+    return [
+        "## What that is worth",
+        "",
+        f"On {costs['threads']} threads ({costs['stream']}) a plain token takes {plain:.1f} ms, a drafted one {step:.1f} ms ({step / plain:.0%} of it; the first of a draft {costs['first']:.1f} ms more), and the target's forward over 2, 3, 4 and 5 tokens {verify['2']:.1f}, {verify['3']:.1f}, {verify['4']:.1f} and {verify['5']:.1f} ms. "
+        f"One drafted token so costs {needed:.2f} plain tokens an iteration, and pays as soon as more than {needed - 1:.0%} of such single guesses are accepted; for a ratio of 1.2 it takes {1.2 * needed - 1:.0%}. "
+        f"Best by these costs: lookahead {best['lookahead']}, {best['predicted_ratio']:.2f} times plain decoding.",
+        "",
+    ]

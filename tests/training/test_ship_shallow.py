@@ -1,0 +1,90 @@
+"""What is shipped of a draft of the target's own layers: it loads, and its card says what was measured."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import replace
+
+import pytest
+import torch
+
+from specviz.decoding import MethodConfig, build, check_run, decode
+from specviz.models import zoo
+from specviz.models.loading import load_pair
+from specviz.trace import Trace
+from specviz.training import ship_shallow as module
+from specviz.training.answers import write_answers
+from specviz.training.shallow import shallow_trainer
+from specviz.training.ship_shallow import measured, ship_shallow
+from tests.tiny import tiny_model
+from tests.training.test_shallow import CONFIG, SETTINGS, few_prompts  # noqa: F401
+
+ASSETS = zoo.ASSETS
+SHIPPED = ASSETS / "smollm2-draft"
+
+
+@pytest.fixture
+def shipped(tmp_path, monkeypatch):
+    target = tiny_model("llama", chat=True, max_position_embeddings=4096)
+    folder = tmp_path / "target"
+    target.model.save_pretrained(folder)
+    target.tokenizer.save_pretrained(folder)
+    config = replace(CONFIG, target=str(folder))
+    write_answers(replace(SETTINGS, target=str(folder)), tmp_path / "answers", target, quiet=True)
+    shallow_trainer(config, tmp_path / "run", tmp_path, target).run(quiet=True)
+    report = ship_shallow(tmp_path / "run", tmp_path / "assets" / "shipped", tmp_path, machine="a machine", timed=False)
+    monkeypatch.setattr(zoo, "ASSETS", tmp_path / "assets")
+    entry = zoo.Entry("shipped", "composed", "shipped", "llama", "Apache-2.0", 1, "text", base=str(folder))
+    monkeypatch.setitem(zoo.MODELS, "shipped", entry)
+    return report, tmp_path / "assets" / "shipped", folder
+
+
+def test_the_shipped_draft_accepts_what_its_card_says(shipped):
+    report, folder, base = shipped
+    card = (folder / "README.md").read_text()
+    assert report["sha256"] == hashlib.sha256((folder / "model.safetensors").read_bytes()).hexdigest()
+    assert report["sha256"] in card and "# shipped\n" in card and "a machine" in card
+    target, draft = load_pair(str(base), "shipped", device="cpu")
+    texts = module.prompt_answers(folder.parents[1], target)
+    drafted = accepted = 0
+    for row, prompt in enumerate(texts.prompts):
+        ids = texts.ids[texts.starts[row] : texts.starts[row + 1]].tolist()
+        trace = Trace.collect(decode(ids[:prompt], build(MethodConfig("constant", lookahead=4), target, draft), 128))
+        assert list(trace.output_ids) == ids[prompt:] and check_run(trace, target).identical
+        drafted += sum(len(iteration.draft) for iteration in trace.iterations)
+        accepted += sum(iteration.accepted for iteration in trace.iterations)
+    four = report["lookaheads"][3]
+    assert (four["drafted"], four["accepted"]) == (drafted, accepted)
+
+
+def test_counts_of_a_lookahead_follow_from_the_matches():
+    rows = measured([[True, True, False, True], [False, False]], None)
+    one = rows[0]
+    assert (one["lookahead"], one["drafted"], one["accepted"], one["tokens"]) == (1, 3, 1, 6)
+    assert rows[1]["accepted"] >= one["accepted"] and rows[1]["forwards"] <= one["forwards"]
+
+
+@pytest.mark.skipif(not (SHIPPED / "config.json").is_file(), reason="the draft for SmolLM2 is not shipped")
+def test_the_draft_for_smollm2_is_what_its_card_says():
+    from safetensors.torch import load_file
+
+    card, report = (SHIPPED / "README.md").read_text(), json.loads((SHIPPED / "evaluation.json").read_text())
+    path = SHIPPED / "model.safetensors"
+    assert path.stat().st_size < 30e6
+    assert hashlib.sha256(path.read_bytes()).hexdigest() == report["sha256"] and report["sha256"] in card
+    assert report["prompts"] >= 60
+    four = report["lookaheads"][3]
+    assert f"{four['accepted']} of {four['drafted']}" in card and f"{report['target_agreement']:.1%} on held-out" in card
+    weights = load_file(path)
+    ids = weights.pop("head_ids")
+    assert len(ids) == len(set(ids.tolist())) and int(ids.max()) < 49152
+    assert {value.dtype for value in weights.values()} == {torch.bfloat16}
+    config = json.loads((SHIPPED / "config.json").read_text())
+    layers = config["num_hidden_layers"]
+    borrowed = 49152 * 576
+    assert sum(value.numel() for value in weights.values()) + borrowed == zoo.MODELS["smollm2-draft"].parameters
+    assert layers == len(json.loads((SHIPPED / "training_log.jsonl").read_text().splitlines()[0])["config"]["kept_layers"])
+    rows = [json.loads(line) for line in (SHIPPED / "training_log.jsonl").read_text().splitlines()]
+    last = [row for row in rows if row["kind"] == "evaluation"][-1]
+    assert last["target_agreement"] == report["target_agreement"] and str(path.parents[3]) not in card
