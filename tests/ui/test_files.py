@@ -68,7 +68,7 @@ def test_a_link_brings_another_visitor_to_the_same_place(visit):
     assert other.input_value("#sv-field-prompt") == "a & b = ${c} #\n日本"
     assert other.input_value("#sv-field-method") == "early-exit-dynamic"
     assert (other.input_value("#sv-field-exit_layer"), other.input_value("#sv-field-threshold")) == ("3", "0.65")
-    other.locator(".sv-controls summary").click()
+    other.locator(".sv-controls > .sv-details > summary").click()
     assert other.is_visible("#sv-field-limit") and not other.is_visible("#sv-field-temperature")
 
 
