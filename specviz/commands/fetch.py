@@ -39,11 +39,12 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _models(name: str) -> list[str]:
-    """The name itself, or the models of the pair of that name."""
-    if zoo.find(name) is None and name in zoo.PAIRS:
+    """The name itself behind what it borrows from, or the models of the pair of that name."""
+    entry = zoo.find(name)
+    if entry is None and name in zoo.PAIRS:
         pair = zoo.PAIRS[name]
         return [pair.target] + ([pair.draft] if pair.draft else [])
-    return [name]
+    return [entry.base, name] if entry is not None and entry.base else [name]
 
 
 def listing() -> list[dict]:
@@ -70,7 +71,7 @@ def table() -> str:
         rows.append(
             (
                 row["name"],
-                "shipped" if row["source"] == "assets" else row["where"],
+                "shipped" if row["source"] in ("assets", "composed") else row["where"],
                 _count(row["parameters"]),
                 ("about " if row["source"] == "hub" else "") + megabytes(row["download"]) if row["download"] else "-",
                 row["licence"],
