@@ -26,7 +26,7 @@ from specviz.training.batches import Answer, BatchModel, answer
 from specviz.training.config import ModelShape, TrainConfig
 from specviz.training.distill import choice_loss
 from specviz.training.evaluate import iterations
-from specviz.training.files import replace_folder, write_atomically
+from specviz.training.files import replace_folder
 from specviz.training.forward import TrainingForward
 from specviz.training.trainer import Trainer
 
@@ -93,11 +93,11 @@ def _common(rows: list[list[int]]) -> int:
     return max(1, length)
 
 
-def frequent(texts: Texts, count: int) -> Tensor:
-    """The ``count`` ids that the target picks or writes most often, ascending; those that never occur are left out."""
-    seen = torch.bincount(torch.cat((texts.picks, texts.ids)))
-    order = seen.argsort(descending=True, stable=True)[:count]
-    return order[seen[order] > 0].sort().values
+def frequent(texts: Texts, count: int, vocabulary: int) -> Tensor:
+    """The ``count`` ids that the target picks or writes most often, ascending. Of equally frequent ones the lowest: a
+    tokenizer's merges come in the order of their frequency."""
+    seen = torch.bincount(torch.cat((texts.picks, texts.ids)), minlength=vocabulary)
+    return seen.argsort(descending=True, stable=True)[:count].sort().values
 
 
 def take_layers(target: LlamaForCausalLM, layers: Sequence[int]) -> LlamaForCausalLM:
@@ -181,22 +181,13 @@ class ShallowTrainer(Trainer):
         for part in (self.model.model.layers, self.model.model.norm):
             part.requires_grad_(True)
         self.forward = TrainingForward(self.model)
-        self.kept = self.head_ids(folder, texts, config.head_tokens)
+        # Chosen anew when there are more answers: nothing of the head is trained.
+        self.kept = frequent(texts, config.head_tokens, target.vocab_size)
         self.head = self.model.lm_head.weight.detach()[self.kept].contiguous()
         self.optimizer = torch.optim.AdamW(
             self._groups(), lr=config.learning_rate, betas=(0.9, 0.95), weight_decay=config.weight_decay, fused=True
         )
         self.step, self.seconds, self.own_texts = config.first_step, 0.0, None
-
-    @staticmethod
-    def head_ids(folder: Path, texts: Texts, count: int) -> Tensor:
-        """The ids of the trimmed head, chosen once for a run."""
-        path = folder / "head.npy"
-        if not path.exists():
-            folder.mkdir(parents=True, exist_ok=True)
-            chosen = frequent(texts, count).numpy().astype(np.int32)
-            write_atomically(path, lambda stream: np.save(stream, chosen))
-        return torch.from_numpy(np.load(path).astype(np.int64))
 
     def rows(self, generator: torch.Generator) -> list[int]:
         """Answers at random until the step has its tokens."""
@@ -217,11 +208,19 @@ class ShallowTrainer(Trainer):
 
     def header(self) -> dict:
         trained = sum(weight.numel() for weight in self.model.parameters() if weight.requires_grad)
+        return {"config": asdict(self.config), "parameters": trained, "head_tokens": len(self.kept), **self.data_facts()}
+
+    def data_facts(self) -> dict:
+        """How much text there is."""
+        measured = self.held_out.measured
         return {
-            "config": asdict(self.config), "parameters": trained, "head_tokens": len(self.kept),
             "answers": len(self.texts), "answer_tokens": len(self.texts.ids),
-            "held_out_answers": len(self.held_out.measured.kept_out), "held_out_prompts": len(self.held_out.measured.prompts),
+            "held_out_answers": len(measured.kept_out), "held_out_prompts": len(measured.prompts),
         }  # fmt: skip
+
+    def log_changes(self, before: TrainConfig) -> None:
+        super().log_changes(before)
+        self.log({"kind": "data", "step": self.step, **self.data_facts()})
 
     def state(self) -> dict:
         state = super().state()

@@ -133,7 +133,10 @@ def commands(config: TrainConfig, settings: AnswerSettings, groups: int) -> list
 
 def card(name: str, config: TrainConfig, rows: list[dict], report: dict, settings: AnswerSettings, groups: int, machine: str) -> str:
     """The draft's README.md."""
-    header = [row for row in rows if row["kind"] == "run"][-1]
+    header = {}
+    for row in rows:
+        if row["kind"] in ("run", "data"):
+            header.update(row)
     kept = ", ".join(map(str, config.kept_layers))
     four = next(row for row in report["lookaheads"] if row["lookahead"] == 4)
     lines = [

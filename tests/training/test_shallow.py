@@ -131,7 +131,7 @@ def test_texts_behind_one_another_do_not_see_each_other(target, written):
 def test_the_trimmed_head_holds_the_most_frequent_tokens(written):
     texts = Texts.of([row for _, _, row in Answers(written / "answers").load(0)])
     seen = torch.bincount(torch.cat((texts.picks, texts.ids)))
-    few = frequent(texts, 20)
+    few = frequent(texts, 20, 304)
     assert len(few) == 20 and few.tolist() == sorted(few.tolist())
     assert seen[few].min() >= seen[torch.tensor(sorted(set(range(len(seen))) - set(few.tolist())))].max()
 
@@ -176,3 +176,29 @@ def test_what_is_saved_loads_as_a_draft(written, tmp_path, monkeypatch, target):
     assert int(torch.isfinite(logits[0]).sum()) == len(trainer.kept)
     mine = trainer.forward.normed(trainer.forward.packed(ids[0], [4])) @ trainer.head.T
     assert (logits[:, trainer.kept] - mine).abs().max() < 0.05 * mine.abs().max()
+
+
+def test_the_command_line_does_both_stages_and_goes_on(target, tmp_path, monkeypatch, capsys):
+    from specviz.__main__ import main
+
+    (tmp_path / "assets").mkdir()
+    target.model.save_pretrained(tmp_path / "assets" / "lender")
+    target.tokenizer.save_pretrained(tmp_path / "assets" / "lender")
+    entry = zoo.Entry("lender", "assets", "lender", "llama", "Apache-2.0", 1, "text")
+    monkeypatch.setattr(zoo, "ASSETS", tmp_path / "assets")
+    monkeypatch.setitem(zoo.MODELS, "lender", entry)
+    words = ["train", "distill", "--target", "lender", "--out", str(tmp_path / "run")]
+    assert main([*words, "--only", "training", "--tokens", "512"]) == 2
+    assert "no answers yet" in capsys.readouterr().err
+    assert main([*words, "--only", "answers", "--prompts", "6"]) == 0
+    assert not (tmp_path / "run" / "checkpoint.pt").exists()
+    rest = ["--tokens", "512", "--batch-tokens", "256", "--contexts", "256", "--kept-layers", "0,5", "--head-tokens", "100"]
+    assert main([*words, *rest, "--prompts", "6"]) == 0
+    assert "picks the target's token" in capsys.readouterr().out
+    assert main([*words, *rest, "--prompts", "6"]) == 2
+    assert "--resume" in capsys.readouterr().err
+    assert main([*words, "--resume", "--only", "training", "--tokens", "1024"]) == 0
+    log = [json.loads(line) for line in (tmp_path / "run" / "log.jsonl").read_text().splitlines()]
+    assert [row["kind"] for row in log].count("change") == 1 and log[-1]["tokens"] == 1024
+    assert main(["train", "ship", "--run", str(tmp_path / "run"), "--to", str(tmp_path / "shipped")]) == 0
+    assert "python -m specviz train distill --target lender" in (tmp_path / "shipped" / "README.md").read_text()
