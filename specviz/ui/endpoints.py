@@ -153,15 +153,18 @@ def locals_of(found: dict[str, Any]) -> dict[str, Any]:
 
 def _grid_of(given: dict[str, Any], site) -> tuple[list[int], list[float]]:
     read = Reader(given)
-    if any(isinstance(given[name], list) and len(given[name]) > LIMITS.sweep_cells for name in ("lookaheads", "thresholds")):
-        raise _refusal(text("error.cells", limit=LIMITS.sweep_cells))
+    for name in ("lookaheads", "thresholds"):
+        if given[name] is not None and not isinstance(given[name], list):
+            raise _refusal(f"{name}: give a list of numbers")
+        if len(given[name] or ()) > LIMITS.sweep_cells:
+            raise _refusal(text("error.cells", limit=LIMITS.sweep_cells))
     try:
         read.choice("policy", ("constant", "heuristic", "dynamic", "oracle"), "dynamic")
         ahead = [Reader({"lookahead": k}).whole("lookahead", 1, MAX_LOOKAHEAD) for k in given["lookaheads"] or range(1, 9)]
         limits = [
             Reader({"threshold": x}).number("threshold", 0.0, 1.0) for x in given["thresholds"] or (0.0, 0.2, 0.4, 0.6, 0.8)
         ]
-    except (Refused, TypeError) as error:
+    except Refused as error:
         raise _refusal(str(error)) from None
     if len(ahead) * len(limits) > LIMITS.sweep_cells or None in ahead or None in limits:
         raise _refusal(text("error.cells", limit=LIMITS.sweep_cells))

@@ -7,6 +7,7 @@ closed. What is left takes JSON of a limited size and depth, checked before Grad
 from __future__ import annotations
 
 import json
+import logging
 import re
 from collections.abc import Awaitable, Callable
 from typing import Any
@@ -26,11 +27,14 @@ CLOSED = tuple(
 MOST_STRUCTURE = 200_000  # characters
 MOST_DEPTH = 40
 MOST_DIGITS = 400
-FEW_BYTES = 100_000  # of a request that carries no file
 
 _STRINGS = re.compile(rb'"(?:[^"\\]|\\.)*"', re.DOTALL)
 _BRACKETS = re.compile(rb"[\[\]{}]")
 _DIGITS = re.compile(rb"\d{%d}" % (MOST_DIGITS + 1))
+_HALF = re.compile(rb"\\u[dD][89a-fA-F]")  # perhaps one half of a character without the other
+_SESSION = re.compile(r"[\w-]{1,64}", re.ASCII)
+
+log = logging.getLogger("specviz")
 
 
 class Unfit(Exception):
@@ -71,6 +75,12 @@ class Guard:
         except Unfit as why:
             if not began:
                 await _answer(send, why.status, str(why))
+        except Exception as error:  # of Gradio, which believes what it is told
+            if began:
+                raise
+            log.warning("not understood: %s %s: %s", scope["method"], ascii(scope["path"][:80]), type(error).__name__)
+            log.debug("", exc_info=error)
+            await _answer(send, 400, "this request is not understood")
 
     async def _checked(self, scope, receive) -> Callable[[], Awaitable[dict]]:
         """The body, read and found fit; returns a `receive` that hands it on."""
@@ -95,6 +105,9 @@ class Guard:
         body = b"".join(parts)
         data = check_json(body) if body else None
         self._check_shape(scope["path"].rstrip("/"), data)
+        if _HALF.search(body):  # no reply could carry it
+            whole = json.dumps(data, ensure_ascii=False).encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+            body = whole.encode()
         sent = False
 
         async def again() -> dict:
@@ -113,8 +126,8 @@ class Guard:
         if not isinstance(data, dict):
             raise Unfit(400, "send a JSON object")
         session = data.get("session_hash")
-        if session is not None and not (isinstance(session, str) and len(session) <= 200):
-            raise Unfit(400, "session_hash: give a text")
+        if session is not None and not (isinstance(session, str) and _SESSION.fullmatch(session)):
+            raise Unfit(400, "session_hash: give letters and digits")
         if path == PREFIX + "/component_server":
             name = data.get("fn_name")
             if session is None or not isinstance(name, str) or name not in self.server_functions:

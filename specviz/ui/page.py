@@ -226,6 +226,7 @@ def launch(page: gr.Blocks, **more: Any):
         footer_links=[],
         run_history=False,
         ssr_mode=False,
+        show_error=True,  # to programs that ask for something wrong; the page has its own words
         mcp_server=False,
         enable_monitoring=False,
         allowed_paths=[],
