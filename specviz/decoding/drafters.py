@@ -87,16 +87,41 @@ def draft_tokens(
         feed, row = picker.choose(step(feed))
         tokens.append(feed)
         rows.append(row)
-        if left and not policy.watches and len(rows) < _ROWS and not (sees and int(feed) in eos_ids):
+        if left and not policy.threshold and len(rows) < _ROWS and not (sees and int(feed) in eos_ids):
             continue
-        picks = picker.describe(*((torch.cat(tokens), torch.stack(rows)) if len(rows) > 1 else (feed, row[None])))
-        end = next((index for index, pick in enumerate(picks) if pick.id in eos_ids), None)
-        draft.picks += picks if end is None else picks[: end + 1]
-        if end is not None or policy.stops_after(picks[-1].confidence):
-            draft.stop = "confidence" if end is None else "eos"
+        several = (torch.cat(tokens), torch.stack(rows)) if len(rows) > 1 else (feed, row[None])
+        if _take(draft, picker.describe(*several), policy, eos_ids):
             break
         tokens, rows = [], []
     return draft
+
+
+def _take(draft: Draft, picks: list[Pick], policy: StopPolicy, eos_ids: frozenset[int]) -> bool:
+    """Add picks to the draft, up to an end of sequence; whether drafting stops behind them, which the draft then says."""
+    end = next((index for index, pick in enumerate(picks) if pick.id in eos_ids), None)
+    draft.picks += picks if end is None else picks[: end + 1]
+    if end is None and picks[-1].confidence >= policy.threshold:
+        return False
+    draft.stop = "confidence" if end is None else "eos"
+    return True
+
+
+def _draft_at_once(
+    stream: Stream, unread: Tensor, picker: Picker, policy: StopPolicy, lookahead: int, budget: int,
+    eos_ids: frozenset[int], **how,
+) -> tuple[Draft, Tensor] | None:
+    """What draft_tokens makes, in one call of the stream, and the states (m, d) of the positions read; None where the
+    stream or the sampling doesn't allow it. how: layers, vocabulary, read_last (see LeanStream.draft)."""
+    whole, most = getattr(stream, "draft", None), min(lookahead, budget)
+    if whole is None or not picker.sampling.greedy or most > _ROWS:
+        return None
+    made = whole(unread, most, policy.threshold, list(eos_ids), **how)
+    if made is None:
+        return None
+    tokens, rows, states = made
+    draft = Draft(stop=policy.reason if lookahead <= budget else "budget")
+    _take(draft, picker.describe(tokens, rows), policy, eos_ids)
+    return draft, states
 
 
 class AssistantDrafter:
@@ -123,6 +148,11 @@ class AssistantDrafter:
         budget = min(budget, max(self._context - len(sequence) + 1, 0))
         unread = [min(token, self._last_id) for token in sequence[self._stream.length :]]
         feed = ids_tensor(unread, self._stream.device)
+        at_once = _draft_at_once(
+            self._stream, feed, self._picker, policy, lookahead, budget, self._eos_ids, vocabulary=self._shared_vocab
+        )
+        if at_once is not None:
+            return at_once[0]
         return draft_tokens(self._step, feed, self._picker, policy, lookahead, budget, self._eos_ids)
 
     def _step(self, ids: Tensor) -> Tensor:
@@ -154,6 +184,15 @@ class EarlyExitDrafter:
         pass  # the verifier's prefill runs all layers of the shared stream
 
     def propose(self, sequence: Sequence[int], policy: StopPolicy, lookahead: int, budget: int) -> Draft:
+        unread = ids_tensor(sequence[self._stream.length :], self._stream.device)
+        at_once = _draft_at_once(
+            self._stream, unread, self._picker, policy, lookahead, budget, self._eos_ids, layers=self._exit_layer,
+            read_last=True,
+        )
+        if at_once is not None:
+            draft, states = at_once
+            draft.exit_states = states[None]
+            return draft
         states: list[Tensor] = []
 
         def run_early(ids: Tensor) -> Tensor:
@@ -163,7 +202,6 @@ class EarlyExitDrafter:
         def step(ids: Tensor) -> Tensor:
             return self._stream.head(run_early(ids)[:, -1:])[0]
 
-        unread = ids_tensor(sequence[self._stream.length :], self._stream.device)
         draft = draft_tokens(step, unread, self._picker, policy, lookahead, budget, self._eos_ids)
         needed = len(unread) + len(draft.picks)
         if not draft.picks:

@@ -8,13 +8,10 @@ from typing import Any, Protocol
 
 class StopPolicy(Protocol):
     reason: str  # what the log calls reaching the lookahead: "length" or "oracle"
-    watches: bool  # whether ``stops_after`` can ever be true: then each token has to be looked at as it comes
+    threshold: float  # drafting stops behind a token whose confidence is below it; 0: none is looked at
 
     def lookahead(self, position: int) -> int:
         """Most tokens to draft in an iteration whose first token is the output's ``position``-th (from 0)."""
-
-    def stops_after(self, confidence: float) -> bool:
-        """Whether drafting stops behind a token of this confidence (0..1). That token stays in the draft."""
 
     def learn(self, drafted: int, accepted: int) -> None:
         """How the iteration ended."""
@@ -34,21 +31,17 @@ class Constant:
 
     def __init__(self, lookahead: int, threshold: float = 0.0):
         self._lookahead = lookahead
-        self._threshold = threshold
-        self.watches = threshold > 0.0
+        self.threshold = threshold
 
     def lookahead(self, position: int) -> int:
         return self._lookahead
-
-    def stops_after(self, confidence: float) -> bool:
-        return confidence < self._threshold
 
     def learn(self, drafted: int, accepted: int) -> None:
         pass
 
     def state(self) -> dict[str, Any]:
         state: dict[str, Any] = {"lookahead": self._lookahead}
-        return state | {"threshold": self._threshold} if self._threshold else state
+        return state | {"threshold": self.threshold} if self.threshold else state
 
 
 class Heuristic(Constant):
@@ -62,7 +55,7 @@ class Oracle:
     """Drafts exactly until the first mismatch. lengths[t]: how many drafts in a row stand at output position t."""
 
     reason = "oracle"
-    watches = False
+    threshold = 0.0
 
     def __init__(self, lengths: Sequence[int]):
         self._lengths = lengths
@@ -71,9 +64,6 @@ class Oracle:
     def lookahead(self, position: int) -> int:
         self._now = int(self._lengths[position]) if position < len(self._lengths) else 0
         return self._now
-
-    def stops_after(self, confidence: float) -> bool:
-        return False
 
     def learn(self, drafted: int, accepted: int) -> None:
         pass

@@ -88,6 +88,7 @@ class StaticStream(LeanStream):
     def __init__(self, loaded: LoadedModel, weights: LeanWeights, length: int, runner: Direct | Captured):
         super().__init__(loaded, weights, length)
         self._runner = runner
+        self._scripted = None  # its shapes go through the runner instead
         self.kind = f"{weights.kind}+{runner.name}"
         with torch.inference_mode(False), torch.no_grad():
             # Places that were not written yet are masked, and masked must not be "not a number".

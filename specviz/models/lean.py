@@ -95,6 +95,24 @@ class LeanStream:
         states = hidden[0] if len(hidden) == 1 else torch.cat(hidden, dim=1)
         return self.head(states if keep == len(ids) else states[:, -keep:])
 
+    def draft(
+        self, ids: Tensor, most: int, threshold: float, ends: list[int], *, layers: int | None = None,
+        vocabulary: int | None = None, read_last: bool = False,
+    ) -> tuple[Tensor, Tensor, Tensor] | None:
+        """A whole greedy draft by the first ``layers`` (default: all) among the first ``vocabulary`` tokens (default: all):
+        see ScriptedLayers.draft. None where it is not to be had so and has to be made token by token."""
+        count, last = ids.size(0), layers or self.layers
+        if self._scripted is None or most < 1 or count > MOST_TOKENS or count + most > _AFTER:
+            return None
+        start = self._common_length(0, last)
+        self._make_room(start + count + most)
+        tokens, rows, states = self._scripted.draft(
+            ids, self._all_norms, self._keys, self._values, self._turn_matrices(start, count + most),
+            self._stair(start, count), start, last, most, threshold, vocabulary or self._vocab_size, ends, read_last,
+        )
+        self._lengths[:last] = [start + len(states)] * last
+        return tokens, rows, states
+
     def rewind(self, length: int) -> None:
         """Forget every position from ``length`` on, in every layer; afterwards all layers are equally long.
 
@@ -207,6 +225,10 @@ class LeanStream:
         (n, 1, head_dim). Queries and keys both carry the root of attention's scale, which so costs nothing."""
         if count > _FEW or not self._exact:
             return self._cos[start : start + count], self._sin[start : start + count]
+        return self._turn_matrices(start, count)
+
+    def _turn_matrices(self, start: int, count: int) -> Tensor:
+        """(count, head_dim, head_dim), for up to _AFTER positions."""
         at = start - self._turns_from
         if self._turns is None or at < 0 or at + count > len(self._turns):
             self._turns_from = max(0, start - _BEFORE)

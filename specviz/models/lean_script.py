@@ -95,6 +95,39 @@ class ScriptedLayers(nn.Module):
         states = self.forward(states, norms, keys, values, turns, mask, start, 0, len(self.down))
         return self.head(states.narrow(0, states.size(0) - keep, keep), norms)
 
+    @torch.jit.export
+    def draft(
+        self, ids: Tensor, norms: list[Tensor], keys: Tensor, values: Tensor, turns: Tensor, mask: Tensor | None,
+        start: int, last: int, most: int, threshold: float, vocabulary: int, ends: list[int], read_last: bool,
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """Behind token ids (n,), guess up to ``most`` tokens with the first ``last`` layers and the head, greedily.
+
+        Stops behind a token of ``ends``, or one whose probability is below the threshold. Returns tokens (k,), logits
+        (k, vocabulary) and the states (m, d) of all positions that were read; read_last: the last guess among them.
+        turns: (n + most, head_dim, head_dim). mask: for the ids, where n > 1.
+        """
+        feed, at = ids, 0
+        tokens: list[Tensor] = []
+        rows: list[Tensor] = []
+        states: list[Tensor] = []
+        going = True
+        while going or read_last:
+            count = feed.size(0)
+            x = torch.nn.functional.embedding(feed, self.embedding)
+            mask = mask if count > 1 else None
+            states.append(self.forward(x, norms, keys, values, turns.narrow(0, at, count), mask, start + at, 0, last))
+            at += count
+            if not going:
+                break
+            row = self.head(states[-1].narrow(0, count - 1, 1), norms).narrow(1, 0, vocabulary)
+            feed = row.argmax(-1)
+            tokens.append(feed)
+            rows.append(row)
+            going = len(tokens) < most and int(feed) not in ends
+            if going and threshold > 0.0:
+                going = float(row.softmax(-1).max()) >= threshold
+        return torch.cat(tokens), torch.cat(rows), torch.cat(states)
+
 
 def compiled(layers: ScriptedLayers):
     """The module compiled, or None where this build of PyTorch doesn't compile it."""

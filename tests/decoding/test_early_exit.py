@@ -75,6 +75,20 @@ class Watched:
             self.passes[layer] += hidden.shape[1]
         return self.stream.run(hidden, first, last)
 
+    def draft(self, *args, layers, **options):
+        """As many runs as tokens are read, made in one call."""
+        made = self.stream.draft(*args, layers=layers, **options) if hasattr(self.stream, "draft") else None
+        if made is not None:
+            states = made[2]
+            self.calls += len(states)
+            if self.fail_at and self.calls >= self.fail_at > self.calls - len(states):
+                raise MemoryError("no room for these keys")
+            self.passes[:layers] = [count + len(states) for count in self.passes[:layers]]
+            assert {self.stream.layer_length(layer) for layer in range(layers)} == {
+                self.stream.layer_length(layers) + len(states)
+            }
+        return made
+
     def forward(self, ids, keep=None):
         self.passes = [count + len(ids) for count in self.passes]
         return self.stream.forward(ids, keep)

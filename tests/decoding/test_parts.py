@@ -37,9 +37,9 @@ def test_a_draft_distribution_equal_to_the_targets_always_stands():
 
 def test_policies():
     constant = Constant(3)
-    assert constant.lookahead(0) == 3 and not constant.stops_after(0.0)
+    assert constant.lookahead(0) == 3 and constant.threshold == 0
     dynamic = Constant(20, 0.4)
-    assert dynamic.stops_after(0.39) and not dynamic.stops_after(0.4)
+    assert dynamic.threshold == 0.4
     assert dynamic.state() == {"lookahead": 20, "threshold": 0.4}
     heuristic = Heuristic(5)
     lengths = []
