@@ -89,7 +89,7 @@ export class Layers {
   }
 
   async #ask() {
-    if (this.probed) await this.asker.ask({ run: this.probed, twin: this.twinRun, ...this.state });
+    if (this.probed) await this.asker.ask({ run: this.probed, twin: this.twinRun, wide: this.results.clientWidth > 720, ...this.state });
   }
 
   async #take(answer) {

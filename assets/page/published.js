@@ -1,6 +1,6 @@
 // View 5, Published and measured: the sources' numbers with their hardware, and this machine's own, never mixed.
 
-import { clear, h, language, number, on, percent, t } from "./dom.js";
+import { clear, h, has, language, number, on, percent, t } from "./dom.js";
 import { change, pair as pairOf, setup } from "./settings.js";
 import { guide } from "./study.js";
 import { describe } from "./stage.js";
@@ -42,9 +42,9 @@ export class Published {
       const runnable = source.rows.some((row) => row.pair);
       const columns = [...source.columns.map((key) => t(`published.${key}`)), ...(runnable ? [t("published.run")] : [])];
       const rows = source.rows.map((row) => [...row.cells.map((cell, i) => printed(cell, source.columns[i])), ...(runnable ? [this.#runCell(row)] : [])]);
-      this.tables.append(h("section", { class: "sv-card sv-published", "aria-label": source.title },
-        h("h2", { text: source.title }),
-        h("p", { class: "sv-small sv-muted", text: t("published.source", { source: source.source, hardware: source.hardware }) }),
+      this.tables.append(h("section", { class: "sv-card sv-published", "aria-label": t(`published.title.${source.name}`) },
+        h("h2", { t: `published.title.${source.name}` }),
+        h("p", { class: "sv-small sv-muted", text: t("published.source", { source: source.source, hardware: t(`published.hardware.${source.name}`) }) }),
         table(columns, rows),
         source.note && h("p", { class: "sv-small sv-muted", t: source.note })));
     }
@@ -64,7 +64,7 @@ export class Published {
 
 /** As the source prints it: counts as they are, the rest with at least two digits. */
 function printed(cell, column) {
-  if (typeof cell !== "number") return cell ?? "\u2013";
+  if (typeof cell !== "number") return has(`published.cell.${cell}`) ? t(`published.cell.${cell}`) : cell ?? "\u2013";
   if (["exit_layer", "milliseconds"].includes(column)) return String(cell);
   return cell.toLocaleString(language(), { minimumFractionDigits: 2, maximumFractionDigits: 3 });
 }

@@ -190,12 +190,13 @@ export class Race {
     const rows = this.#rows();
     if (!rows.length) return;
     const base = rows.find((row) => row.method === "autoregressive");
+    const narrow = this.chart.area.clientWidth < 480;
     this.chart.draw([{
       type: "bar", orientation: "h", y: rows.map((row) => t(`method.${row.method}`)), x: rows.map((row) => row.speed),
       marker: { color: rows.map((row) => (row.method === "autoregressive" ? colour("target") : colour("accepted"))) },
       text: rows.map((row) => `${number(row.speed, 0)}${base && row !== base ? `  (${number(row.speed / base.speed)}\u00d7)` : ""}`), textposition: "outside", cliponaxis: false,
       hovertemplate: "%{y}: %{x:.1f}<extra></extra>",
-    }], { margin: { l: 150, r: 90, t: 10, b: 40 }, xaxis: { title: { text: t("metric.speed") }, rangemode: "tozero" }, yaxis: { autorange: "reversed" }, bargap: 0.35 });
+    }], { margin: { l: narrow ? 112 : 150, r: narrow ? 80 : 90, t: 10, b: 40 }, xaxis: { title: { text: t("metric.speed") }, rangemode: "tozero", nticks: narrow ? 4 : 8, tickangle: 0 }, yaxis: { autorange: "reversed", tickfont: { size: narrow ? 11 : 12 } }, bargap: 0.35 });
   }
 
   #table() {

@@ -112,7 +112,7 @@ class Site:
         """View 3: the exit layers, from a probe."""
         study, read = self._study(data)
         lookahead, threshold, exit_layer = self._knobs(read, study)
-        answer = study.layers(lookahead, threshold, exit_layer, look_of(data))
+        answer = study.layers(lookahead, threshold, exit_layer, look_of(data), read.flag("wide", True))
         twin = self.runs.get(read.get("twin"))
         if twin is not None and isinstance(twin.result, Study):
             answer["compare"] = study.compare(twin.result, lookahead, threshold)

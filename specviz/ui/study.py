@@ -116,8 +116,10 @@ class Study:
 
     # --- view 3: exit layers -------------------------------------------------------------------------------
 
-    def layers(self, lookahead: int, threshold: float, exit_layer: int, look: Look) -> dict[str, Any]:
-        """The sweet spot, the map, the lens and the cache picture at an exit layer."""
+    def layers(
+        self, lookahead: int, threshold: float, exit_layer: int, look: Look, wide: bool = True
+    ) -> dict[str, Any]:
+        """The sweet spot, the map, the lens and the cache picture at an exit layer. wide: room for words in the lens."""
         from specviz.figures import exits, kvq, lens
 
         chosen = self.simulation("dynamic", lookahead, threshold, exit_layer)
@@ -133,11 +135,13 @@ class Study:
         table = pd.DataFrame(cells, columns=["exit_layer", "lookahead", "speed"])
         nearest = min(MAP_LOOKAHEADS, key=lambda ahead: abs(ahead - lookahead))
         total = self.probe.layers
+        # From the model's first own token on, as the strip begins too.
+        start = min(max(self.lens.prompt - 1, 0), len(self.lens.ids) - 1) if self.lens else None
         return {
             "figures": {
                 "sweet_spot": plain(exits.sweet_spot(spot, None, total, exit_layer, look)),
                 "heat": plain(exits.heat_map(table, "speedup", (exit_layer, nearest), look)),
-                "lens": plain(lens.lens(self.lens, None, exit_layer, look)),
+                "lens": plain(lens.lens(self.lens, start, chosen=exit_layer, words=wide, look=look)),
                 "kvq": plain(kvq.kvq(trace, 0, 6, look)),
             },
             "numbers": self.numbers(chosen, exit_layer),

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 from contextlib import closing
 from dataclasses import replace
 from typing import Any
+from weakref import WeakKeyDictionary
 
 from specviz.analysis.lens import lens
 from specviz.analysis.measure import measure_probe
@@ -33,6 +34,7 @@ def decode_work(request: DecodeRequest, shelf: Shelf, report: Progress | None) -
     with shelf.lent(pair.target, pair.draft) as lease:
         yield from lease.load(report)
         target, draft = lease.models
+        yield from _warmed(request, target, draft)
         yield "state", "running"
         ours = _Collected()
         for record in _decoded(request, target, draft):
@@ -51,6 +53,25 @@ def decode_work(request: DecodeRequest, shelf: Shelf, report: Progress | None) -
                 plain.append(record)
                 yield None
         yield "check", verdict(ours.trace(), plain.trace(), target)
+
+
+# The first passes of a model lay out buffers and compile, which would be timed as slow drafting.
+WARM_UP = 6  # tokens
+_warm: WeakKeyDictionary = WeakKeyDictionary()  # a model -> the methods that have run with it
+
+
+def _warmed(request: DecodeRequest, target: LoadedModel, draft: LoadedModel | None) -> Iterator[None]:
+    """A few tokens that nobody sees, before a method runs for the first time with these models, and the target alone."""
+    seen = _warm.setdefault(target.model, set())
+    for name in (request.method.name, "autoregressive"):
+        if (name, draft and draft.name) in seen:
+            continue
+        short = replace(request, limit=min(WARM_UP, request.limit))
+        if name == "autoregressive":
+            short = replace(short, method=MethodConfig(name))
+        for _ in _decoded(short, target, draft):
+            yield None
+        seen.add((name, draft and draft.name))
 
 
 def _decoded(request: DecodeRequest, target: LoadedModel, draft: LoadedModel | None) -> Iterator[Record]:
@@ -74,6 +95,7 @@ def race_work(request: RaceRequest, shelf: Shelf, report: Progress | None) -> It
         yield "state", "running"
         outputs: list[tuple[int, ...]] = []
         for lane, one in enumerate(request.runs):
+            yield from _warmed(one, target, draft)
             yield "line", json.dumps({"kind": "lane", "lane": lane, "method": one.method.as_dict()})
             collected = _Collected()
             for record in _decoded(one, target, draft):

@@ -49,6 +49,11 @@ def test_every_key_that_is_put_together_exists():
     for source in published.tables(Shelf(), 1e12):
         assert {f"published.{column}" for column in source["columns"]} <= keys
         assert not source["note"] or source["note"] in keys
+        for part in ("title", "hardware"):  # in English as the source's own table says
+            assert CATALOGUE["en"][f"published.{part}.{source['name']}"] == source[part]
+        words = {cell for row in source["rows"] for cell in row["cells"] if isinstance(cell, str)}
+        for word in words & {"summarisation", "open-ended", "code (python)", "none"}:
+            assert CATALOGUE["en"][f"published.cell.{word}"] == word
     views = re.search(r"VIEWS = \{(.*?)\}", SCRIPTS["app.js"]).group(1)
     assert {f"view.{view}" for view in re.findall(r"(\w+):", views)} <= keys
 

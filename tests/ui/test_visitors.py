@@ -59,14 +59,25 @@ def test_japanese_is_complete_and_dark_is_dark(visit):
     assert page.evaluate(ground) != dark
 
 
+# Parts that reach beyond the screen, except inside what scrolls by itself.
+BEYOND = """width => [...document.querySelectorAll("#sv-main *")]
+    .filter((node) => node.offsetParent && !node.closest(".sv-table-scroll, .sv-hidden, .sv-plot"))
+    .filter((node) => node.getBoundingClientRect().right > width + 1)
+    .map((node) => node.className)"""
+
+
 @pytest.mark.parametrize("width", [390, 1920])
 def test_nothing_is_wider_than_the_screen(visit, width):
-    page = visit("?pair=tiny&lang=ja", viewport={"width": width, "height": 844})
+    page = visit("?pair=tiny&lang=ja&limit=16", viewport={"width": width, "height": 844})
     open_text(page, lines_of(handmade.trace((*handmade.WORDS, "averyveryverylongtokenwithoutanyplacetobreakit" * 3), 30)))
     for view in VIEWS:
         page.click(f"#sv-tab-{view}")
+        if view == "race":
+            page.click("#sv-panel-race [data-do=race]")
+            page.wait_for_selector(".sv-race .sv-plot[data-drawn]", timeout=PATIENCE)
         wide = page.evaluate("document.documentElement.scrollWidth")
         assert wide <= width, f"{view} is {wide} pixels wide"
+        assert page.evaluate(BEYOND, width) == [], view
 
 
 def test_keyboard_alone_runs_and_reads(visit):
