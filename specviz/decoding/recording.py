@@ -90,7 +90,10 @@ class Recorder:
             return [None] * len(ids), None
         # One row a drafted token; the last row is the target's own behind a full acceptance.
         columns = [*ids, token if token is not None else 0]
-        found = probabilities.gather(1, torch.tensor(columns, device=probabilities.device)[:, None])[:, 0].tolist()
+        if probabilities.device.type == "cpu":  # in its own memory, where a handful of numbers is read at once
+            found = probabilities.numpy()[range(len(columns)), columns].tolist()
+        else:
+            found = probabilities.gather(1, torch.tensor(columns, device=probabilities.device)[:, None])[:, 0].tolist()
         values = [min(value, 1.0) for value in found]
         if token is None:
             return values[:-1], None

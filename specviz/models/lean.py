@@ -42,7 +42,8 @@ class LeanStream:
         small = self.device.type == "cpu" and self._exact
         self._norm = self._small_norm if small else self._any_norm
         width = weights.final_norm.shape[0]
-        self._eps = width * weights.eps
+        # A tensor: a number is made into one, of another type, and converted, at every use.
+        self._eps = torch.tensor(width * weights.eps, device=self.device, dtype=self._dtype)
         scale = width**0.5 if small else 1.0
         self._norms = [(scale * layer.input_norm, scale * layer.post_norm) for layer in weights.layers]
         self._final_norm = scale * weights.final_norm
