@@ -60,9 +60,9 @@ def test_greedy_output_equals_generate_on_smollm2():
 
 
 def load_smollm2(load_model):
-    from specviz.models.zoo import is_here
+    from specviz.models.zoo import MODELS
 
-    if not is_here("smollm2"):
+    if not MODELS["smollm2"].here:
         pytest.skip("SmolLM2 is not on this machine: python -m specviz fetch smollm2")
     return load_model("smollm2", device="cpu")
 
