@@ -27,6 +27,8 @@ from specviz.ui.runs import Run
 from specviz.ui.study import MAX_LOOKAHEAD, Study
 from specviz.ui.texts import text
 
+BREATH_SECONDS = 0.1  # how often a call looks whether its caller still waits
+
 
 def register(site, concurrency_id: str) -> None:
     """Add the endpoints to the Blocks that are being built."""
@@ -36,7 +38,7 @@ def register(site, concurrency_id: str) -> None:
         if run is None:
             raise _refusal(text("error.busy"))
         waiting = _waits()
-        for _ in perform(run, site.shelf):
+        for _ in site.hands.carry(perform(run, site.shelf), BREATH_SECONDS):
             run.touched = time.monotonic()  # nobody pulls: the caller waits for the whole answer
             if not waiting():
                 run.stop()

@@ -21,6 +21,7 @@ from specviz.trace import TraceError, parse_trace, records_of
 from specviz.ui import boot, endpoints, serving, static, zerogpu
 from specviz.ui.drawing import look_of
 from specviz.ui.guard import Guard
+from specviz.ui.hands import Hands
 from specviz.ui.limits import LIMITS
 from specviz.ui.perform import perform
 from specviz.ui.player import player
@@ -45,6 +46,7 @@ class Site:
     def __init__(self) -> None:
         self.runs = Runs(LIMITS)
         self.shelf = Shelf()
+        self.hands = Hands(LIMITS.runs_at_once)
         self.readers: dict[str, Callable[[object, str], Any]] = {
             "decode": decode_request,
             "probe": probe_request,
@@ -153,11 +155,7 @@ class Site:
         run = self.runs.claim(named.get("run"))
         if run is None:
             return
-        last = time.monotonic()
-        for _ in perform(run, self.shelf):
-            if time.monotonic() - last > BREATH_SECONDS:
-                yield
-                last = time.monotonic()
+        yield from self.hands.carry(perform(run, self.shelf), BREATH_SECONDS)
 
 
 def _lang(data: object) -> str:

@@ -19,6 +19,7 @@ from specviz.analysis.measure import measure_probe
 from specviz.decoding import FULL_DETAIL, MethodConfig, build, check_run, decode
 from specviz.models.loading import LoadedModel, Progress, encode_prompt
 from specviz.trace import Record, Trace, to_json
+from specviz.ui.hands import share_cores
 from specviz.ui.requests import DecodeRequest, ProbeRequest, RaceRequest, pair_of
 from specviz.ui.shelf import Shelf
 from specviz.ui.study import MAX_LOOKAHEAD, Study
@@ -34,6 +35,7 @@ def decode_work(request: DecodeRequest, shelf: Shelf, report: Progress | None) -
     with shelf.lent(pair.target, pair.draft) as lease:
         yield from lease.load(report)
         target, draft = lease.models
+        share_cores(target, draft)
         yield from _warmed(request, target, draft)
         yield "state", "running"
         ours = _Collected()
@@ -92,6 +94,7 @@ def race_work(request: RaceRequest, shelf: Shelf, report: Progress | None) -> It
     with shelf.lent(pair.target, pair.draft) as lease:
         yield from lease.load(report)
         target, draft = lease.models
+        share_cores(target, draft)
         yield "state", "running"
         outputs: list[tuple[int, ...]] = []
         for lane, one in enumerate(request.runs):
@@ -115,6 +118,7 @@ def probe_work(request: ProbeRequest, shelf: Shelf, report: Progress | None) -> 
     with shelf.lent(*names) as lease:
         yield from lease.load(report)
         target, draft = lease.models
+        share_cores(target, draft)
         yield "state", "running"
         ids = encode_prompt(target, request.prompt, request.chat)
         plain = _Collected()

@@ -1,0 +1,79 @@
+"""Threads of its own for everything that computes with models, as many as runs go on at once.
+
+torch keeps a team of helpers for each thread that ever computed, and a web server hands every call to another thread.
+Two teams on a machine's cores wait for each other at every operation: a small model then runs at a tenth of its speed.
+"""
+
+from __future__ import annotations
+
+import os
+import queue
+import threading
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future
+from typing import Any
+
+import torch
+
+from specviz.models.loading import LoadedModel
+from specviz.models.packing import usable_cores
+
+# Up to here one core computes a token sooner than two agree on their shares, and the browser keeps the other.
+SMALL_BYTES = 64_000_000
+
+
+class Hands:
+    """Carries out generators, each in one thread from its first step to its last."""
+
+    def __init__(self, count: int):
+        self._free: queue.SimpleQueue[_Hand] = queue.SimpleQueue()
+        for _ in range(count):
+            self._free.put(_Hand())
+
+    def carry(self, steps: Iterator[Any], breath: float) -> Iterator[None]:
+        """The steps, done elsewhere; comes up for air every `breath` seconds, and ends them when it is closed."""
+        hand = self._free.get()
+        try:
+            while hand.do(lambda: _some(steps, breath)):
+                yield
+        finally:
+            hand.do(steps.close)
+            self._free.put(hand)
+
+
+def _some(steps: Iterator[Any], breath: float) -> bool:
+    """Go on for a while. False at the end."""
+    until = time.monotonic() + breath
+    return any(time.monotonic() > until for _ in steps)
+
+
+class _Hand:
+    """A thread that does one thing after another; it never holds up the end of the process."""
+
+    def __init__(self) -> None:
+        self._asked: queue.SimpleQueue[tuple[Callable[[], Any], Future]] = queue.SimpleQueue()
+        threading.Thread(target=self._live, daemon=True, name="models").start()
+
+    def do(self, what: Callable[[], Any]) -> Any:
+        answer: Future = Future()
+        self._asked.put((what, answer))
+        return answer.result()
+
+    def _live(self) -> None:
+        while True:
+            what, answer = self._asked.get()
+            try:
+                answer.set_result(what())
+            except BaseException as error:  # it belongs to whoever asked
+                answer.set_exception(error)
+            del what, answer  # a run's models must not stay in memory until the next one
+
+
+def share_cores(*models: LoadedModel | None) -> None:
+    """Set how many cores the thread that calls computes with: one for small models, else all, or what the user set."""
+    here = [loaded for loaded in models if loaded is not None]
+    if "OMP_NUM_THREADS" in os.environ or any(loaded.device.type != "cpu" for loaded in here):
+        return
+    size = sum(weights.nbytes for loaded in here for weights in loaded.model.parameters())
+    torch.set_num_threads(1 if size < SMALL_BYTES else usable_cores())
