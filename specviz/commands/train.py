@@ -55,7 +55,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     recipe.add_argument("--own-texts", type=int, metavar="N", help="rows of the model's own text in a step")
     distill = parser.add_argument_group("distill")
     distill.add_argument("--target", metavar="DIR", help="the model whose choices are learned; a model of the zoo (smollm2) answers prompts of our own, and lends its layers")
-    distill.add_argument("--prompts", type=int, metavar="N", help="prompts that a model of the zoo answers (default: 6000)")
+    distill.add_argument("--prompts", type=int, metavar="N", help="prompts that a model of the zoo answers (default: 5760)")
     distill.add_argument("--only", choices=("answers", "training"), help="one of the two stages; training takes the answers that are there")
     distill.add_argument("--answers", type=Path, metavar="DIR", help="where the answers are kept (default: --out)")
     distill.add_argument("--kept-layers", type=parse_layers, metavar="0,1,…", help="the target's layers that the draft begins with")
@@ -94,6 +94,8 @@ def configuration(args: argparse.Namespace, folder: Path) -> TrainConfig:
         given.setdefault("stop_step", 0)
     else:
         config = DEFAULTS["shallow" if args.recipe == "distill" and find(args.target or "") else args.recipe]
+    if config.kind == "shallow" and "minutes" in given:
+        given.setdefault("tokens", 0)  # to be measured out
     if "corpus" in given:
         given["corpus"] = tuple(str(path) for path in given["corpus"])
     parts = {"shape": config.shape, "recipe": config.recipe}

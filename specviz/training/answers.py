@@ -33,7 +33,7 @@ class AnswerSettings:
     """What decides the answers. group: prompts a group; limit: tokens an answer at most."""
 
     target: str
-    prompts: int = 6000
+    prompts: int = 5760
     group: int = 192
     limit: int = 144
     seed: int = 0

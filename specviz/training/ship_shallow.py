@@ -124,7 +124,7 @@ def commands(config: TrainConfig, settings: AnswerSettings, groups: int) -> list
     """What repeats a training."""
     words = [f"python -m specviz train distill --target {config.target} --prompts {groups * settings.group}"]
     words += [f"--tokens {config.tokens} --batch-tokens {config.batch_tokens} --kept-layers {','.join(map(str, config.kept_layers))}"]
-    for name in ("head_tokens", "learning_rate", "sharpness", "weight_decay", "warmup_steps", "seed"):
+    for name in ("head_tokens", "learning_rate", "sharpness", "warmup_steps", "seed"):
         value = getattr(config, name)
         if value != getattr(SHALLOW, name):
             words.append(f"--{name.replace('_', '-')} {value:g}")
