@@ -10,7 +10,10 @@ record() {
 # The page's own first example: its guesses are now right, now wrong, so that every fate is seen.
 even='def is_even(number: int) -> bool:
     """Return True if the number is even."""'
+# Models as small as these are fastest on one core.
+export OMP_NUM_THREADS=1
 record tiny-constant-code --pair tiny --method constant --lookahead 5 --prompt "$even" --max-new-tokens 128
 record tiny-dynamic-code --pair tiny --method dynamic --prompt "$even" --max-new-tokens 128
 record tiny-early-exit-code --target tiny-layerskip --method early-exit-dynamic --exit-layer 4 --prompt "$even" --max-new-tokens 128
+unset OMP_NUM_THREADS
 record smollm2-lookup-list --target smollm2 --method prompt-lookup --max-new-tokens 100 --prompt "Repeat this list and add one fruit at its end: apples, pears, plums, cherries, apricots, peaches, quinces."

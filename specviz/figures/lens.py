@@ -81,7 +81,7 @@ def lens(
             x=[None], y=[None], mode="lines", name=look.word("lens.chosen", layer=chosen),
             line=look.line("early", 2, dash="dash"),
         )  # fmt: skip
-    if 0 < part.prompt < columns:
+    if 1 < part.prompt < columns:  # with a single token of the prompt, all that is shown was written
         border = x[0] + part.prompt - 0.5
         fig.add_vline(x=border, line={"color": look.colour("ink"), "dash": "dot", "width": 1.5})
         # The words stand where there is room for them: over what they name, or before it with an arrow.
