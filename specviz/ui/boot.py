@@ -10,8 +10,8 @@ from specviz.decoding import METHODS
 from specviz.figures.theme import FONT, MONO, NEUTRALS, Look, as_plain, css_variables
 from specviz.models import zoo
 from specviz.ui import published, recorded, static
+from specviz.ui.examples import examples
 from specviz.ui.limits import LIMITS, public
-from specviz.ui.prompts import examples
 from specviz.ui.requests import TWINS
 from specviz.ui.shelf import Shelf
 from specviz.ui.texts import CATALOGUE, LANGUAGES
