@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import errno
 import importlib
 import os
 import sys
@@ -50,6 +51,11 @@ def main(argv: list[str] | None = None) -> int:
         # The reader of our pipe left; point stdout at nothing so that the interpreter's last flush is silent.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
+    except OSError as error:
+        if error.errno not in (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EIO) or args.verbose:
+            raise
+        print(f"error: {error.filename or 'a file'}: {error.strerror}: make room, or choose another place", file=sys.stderr)
+        return 2
 
 
 if __name__ == "__main__":

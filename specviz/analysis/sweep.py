@@ -7,6 +7,7 @@ sweep goes on, and finished cells are not run again.
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import json
 import os
@@ -266,10 +267,17 @@ def open_sweep(path: str | os.PathLike[str], plan: Plan) -> tuple[dict[str, Any]
 
 
 def _append(path: str | os.PathLike[str], row: dict[str, Any]) -> None:
-    with open(path, "a", encoding="utf-8", newline="\n") as file:
-        file.write(json.dumps(row, ensure_ascii=False, allow_nan=False) + "\n")
-        file.flush()
-        os.fsync(file.fileno())
+    try:
+        with open(path, "a", encoding="utf-8", newline="\n") as file:
+            file.write(json.dumps(row, ensure_ascii=False, allow_nan=False) + "\n")
+            file.flush()
+            os.fsync(file.fileno())
+    except OSError as error:
+        if error.errno == errno.EINVAL:  # a pipe or a device cannot be synced, and need not be
+            return
+        raise UsageError(
+            f"{os.fspath(path)}: {error.strerror}; finished cells are kept: make room, then run the same command again"
+        ) from None
 
 
 def _tuples(value):

@@ -118,7 +118,9 @@ def _follow(records, args: argparse.Namespace) -> Trace:
                 try:
                     writer.write(record)
                 except OSError as error:
-                    raise UsageError(f"--out {args.out}: {error.strerror}; what was written so far is kept") from None
+                    raise UsageError(
+                        f"--out {args.out}: {error.strerror}; what was written so far is in {args.out}.part"
+                    ) from None
             if strip is not None:
                 strip.show(record)
             if record.kind == "header":

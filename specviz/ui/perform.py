@@ -114,7 +114,7 @@ def no_memory(error: BaseException | None) -> bool:
             return True
         words = str(error)
         if isinstance(error, (RuntimeError, OSError)) and (
-            "allocate memory" in words or "not enough memory" in words or "out of memory" in words
+            "allocate memory" in words or "enough memory" in words or "out of memory" in words or "start new thread" in words
         ):
             return True
         error = error.__cause__

@@ -8,12 +8,14 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 import torch
 
 from specviz.analysis.cost import Costs
 from specviz.analysis.timing import measure_costs
 from specviz.errors import UsageError
+from specviz.models import fetch, hub, zoo
 from specviz.models.loading import LoadedModel, Progress, load_model
 from specviz.models.pairing import check_pair
 from specviz.models.streams import layer_count
@@ -82,6 +84,7 @@ class Shelf:
                 return found
             if self.fixed:
                 raise UsageError(f"{name} is not in memory, and here models are loaded at the start only")
+            check_disk(name)
             self.make_room()
             loaded = self._load(name, progress=progress)
             with self._lock:
@@ -208,6 +211,21 @@ class Lease:
 
 class Abandoned(Exception):
     """Raised inside the loading of a model that nobody waits for any more."""
+
+
+def check_disk(name: str, most: float = LIMITS.cache_bytes) -> None:
+    """UsageError if a model that is not on this machine would make the cache of models larger than it may be."""
+    entry = zoo.find(name)
+    if Path(name).is_dir() or (entry is not None and entry.here):
+        return
+    needed = (entry.download or 2 * entry.parameters) if entry is not None else 0
+    used = sum(hub.disk_used(one.where) for one in zoo.MODELS.values() if one.source == "hub")
+    used += sum(file.stat().st_size for file in (fetch.cache_dir() / "models").glob("*/*") if file.is_file())
+    if used + needed > most:
+        raise UsageError(
+            f"{name} takes {needed / 1e9:.1f} GB of disk, and of the {most / 1e9:.1f} GB that models may take here "
+            f"{used / 1e9:.1f} GB are used: choose a model that is here"
+        )
 
 
 def free_memory() -> None:

@@ -22,7 +22,7 @@ from contextlib import suppress
 import httpx
 from gradio_client import Client
 
-from tests.hosting.server import Server, Visitor, text_of
+from tests.hosting.server import PATIENCE, Server, Visitor, text_of
 
 NONCE = re.compile(r"zq[0-9a-f]{12}qz")
 BUSY = re.compile(r"Too many runs are waiting|[Qq]ueue is full")
@@ -224,7 +224,7 @@ class Person(threading.Thread):
         time.sleep(self.rng.uniform(0, 1.0))
         job.cancel()
         with suppress(CancelledError, ValueError, KeyError):  # the client says in one way or another that no data came
-            self.mine(job.result(timeout=180), "a cancelled answer")
+            self.mine(job.result(timeout=PATIENCE), "a cancelled answer")
         self.room.note("cancelled")
 
     @staticmethod
@@ -257,7 +257,7 @@ def main() -> int:
             print(moments[-1], dict(room.deeds), file=sys.stderr, flush=True)
         room.over.set()
         for person in people:
-            person.join(200)
+            person.join(PATIENCE)
         left = sum(person.is_alive() for person in people)
         time.sleep(SETTLE)
         for _ in range(20):  # idle threads of the server's pool go when the next call comes
