@@ -17,3 +17,5 @@ record tiny-dynamic-code --pair tiny --method dynamic --prompt "$even" --max-new
 record tiny-early-exit-code --target tiny-layerskip --method early-exit-dynamic --exit-layer 4 --prompt "$even" --max-new-tokens 128
 unset OMP_NUM_THREADS
 record smollm2-lookup-list --target smollm2 --method prompt-lookup --max-new-tokens 100 --prompt "Repeat this list and add one fruit at its end: apples, pears, plums, cherries, apricots, peaches, quinces."
+summary=$(python -c "from specviz.analysis.prompts import load_prompts; print(load_prompts('summarisation', 'instruction')[0].text)")
+record smollm2-lookup-summary --target smollm2 --method prompt-lookup --max-new-tokens 100 --prompt "$summary"
