@@ -56,6 +56,22 @@ def whole(folder: Path) -> bool:
     return bool(files)
 
 
+def _give_up_on_silence() -> None:
+    from huggingface_hub import get_session
+
+    hooks = get_session().event_hooks
+    if _impatient not in hooks["request"]:
+        get_session().event_hooks = {**hooks, "request": [*hooks["request"], _impatient]}
+
+
+def _impatient(request) -> None:
+    """The client asks about a repository with an explicit "no timeout", which no default of a session replaces."""
+    asked = request.extensions.get("timeout") or {}
+    request.extensions["timeout"] = {
+        kind: asked.get(kind) or SILENCE_SECONDS for kind in ("connect", "read", "write", "pool")
+    }
+
+
 def _drop_damaged(repo: str) -> None:
     """Delete cut weights from the cache: the Hub's client takes any file that is there for whole."""
     for file in (_cache() / ("models--" + repo.replace("/", "--")) / "snapshots").glob("*/*.safetensors"):
@@ -82,9 +98,9 @@ def snapshot(repo: str, revision: str | None = None, progress: Progress | None =
     """
     if (there := local_snapshot(repo, revision)) is not None:
         return there
-    from huggingface_hub import get_session, snapshot_download
+    from huggingface_hub import snapshot_download
 
-    get_session().timeout = SILENCE_SECONDS
+    _give_up_on_silence()
     _drop_damaged(repo)
     place = {
         "repo_id": repo,
