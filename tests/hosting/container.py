@@ -81,6 +81,7 @@ class Image:
     user: int | None = None
     command: list[str] | None = None
     health: list[str] | None = None
+    may_change: bool = True  # can we be the user that the file names, and reach Python as that user?
 
     def place(self, path: str) -> Path:
         return self.root / os.path.normpath(os.path.join(self.folder, path)).lstrip("/")
@@ -96,7 +97,7 @@ class Image:
         path = f"{self.root}/venv/bin:{os.environ['PATH']}"
         kept = {key: value for key, value in os.environ.items() if key.startswith(("PIP_", "SSL_", "REQUESTS_", "https_", "http_", "HTTPS_", "HTTP_"))}
         options: dict = {"cwd": self.place("."), "env": {**kept, **self.arguments, **own, "HOME": home, "PATH": path, "LANG": "C.UTF-8"}}
-        if self.user is not None and os.getuid() == 0:
+        if self.user is not None and self.may_change:
             options |= {"user": self.user, "group": self.user, "extra_groups": []}
         return options
 
@@ -145,6 +146,14 @@ class Image:
                 os.chown(path, 1000, 1000)
 
 
+def _reaches(python: Path) -> bool:
+    try:
+        return subprocess.run([python, "-c", ""], user=1000, group=1000, extra_groups=[], cwd="/").returncode == 0
+    except OSError:
+        print("user 1000 cannot reach this Python: the steps run as the present user")
+        return False
+
+
 def main(folder: Path, port: int = 7860) -> None:
     """Carry out the Dockerfile; raises where a step fails."""
     image = Image(folder)
@@ -152,6 +161,7 @@ def main(folder: Path, port: int = 7860) -> None:
     # In place of the base image's empty Python: one where what is installed here is there already.
     own = next((folder / "venv").glob("lib/python*/site-packages"))
     (own / "here.pth").write_text("\n".join(path for path in sys.path if path.endswith("site-packages")))
+    image.may_change = os.getuid() == 0 and _reaches(folder / "venv/bin/python")
     for step in parse((ROOT / "Dockerfile").read_text()):
         if step.word != "FROM":
             print(step.word, step.rest[:100], flush=True)

@@ -115,3 +115,13 @@ def test_nonsense_is_refused_and_never_breaks():
 def test_half_characters_are_replaced():
     assert clean("a\ud83db") == "a\ufffdb"
     assert clean("🙂") == "🙂"
+
+
+def test_a_page_that_ends_takes_no_more_runs_and_stops_the_others():
+    runs = Runs()
+    working, waiting, done = runs.submit("decode", None, claimed=True), runs.submit("decode", None), runs.finished("upload", [])
+    assert runs.close() == [working]
+    assert working.stopping() and waiting.state == "stopped" and done.state == "done"
+    assert runs.submit("decode", None) is None
+    runs.forget(working)
+    assert runs.get(working.id) is None
