@@ -31,6 +31,7 @@ class Limits:
     models_in_memory: int = 3
     cache_bytes: int = 40_000_000_000  # models of the zoo on the disk; a download that would exceed it is refused
     runs_kept: int = 300
+    kept_bytes: int = 200_000_000  # of their records
     keep_seconds: float = 1800.0  # a run that nobody has asked for since is forgotten
     abandoned_seconds: float = 90.0  # a working run whose page asks for nothing any more is stopped; hidden tabs ask rarely
 

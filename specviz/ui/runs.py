@@ -46,6 +46,7 @@ class Run:
     touched: float = field(default_factory=time.monotonic)
     claimed: bool = False
     _stop: threading.Event = field(default_factory=threading.Event)
+    _size: int | None = None
 
     def add(self, record: Record) -> None:
         self.lines.append(to_json(record))
@@ -56,6 +57,14 @@ class Run:
     @property
     def ended(self) -> bool:
         return self.state in ENDED
+
+    def size(self) -> int:
+        """Bytes of its records, nearly."""
+        if not self.ended:
+            return 0
+        if self._size is None:
+            self._size = sum(map(len, self.lines))
+        return self._size
 
     def stopping(self, limits: Limits = LIMITS) -> bool:
         """Is this run to end now: because it was told to, or because its page is gone?"""
@@ -160,13 +169,17 @@ class Runs:
         return ahead
 
     def expire(self, now: Callable[[], float] = time.monotonic) -> None:
-        """Forget what nobody reads, oldest first when there are too many; give up what nobody came to start."""
+        """Forget what nobody reads, oldest first when there is too much; give up what nobody came to start."""
         with self._lock:
-            at = now()
+            at, newest = now(), next(reversed(self._runs.values()), None)
             for run in self._runs.values():
                 if run.state == "waiting" and not run.claimed and at - run.touched > self.limits.abandoned_seconds:
                     run.state = "stopped"
-            over = len(self._runs) - self.limits.runs_kept
+            over, size = len(self._runs) - self.limits.runs_kept, 0
+            for name, run in reversed(list(self._runs.items())):
+                size += run.size()
+                if size > self.limits.kept_bytes and run.ended and run is not newest:
+                    del self._runs[name]
             for name, run in list(self._runs.items()):
                 if run.ended and (at - run.touched > self.limits.keep_seconds or over > 0):
                     del self._runs[name]

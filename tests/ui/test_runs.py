@@ -125,3 +125,12 @@ def test_a_page_that_ends_takes_no_more_runs_and_stops_the_others():
     assert runs.submit("decode", None) is None
     runs.forget(working)
     assert runs.get(working.id) is None
+
+
+def test_oldest_records_make_room_when_they_are_large():
+    runs = Runs(Limits(kept_bytes=25_000))
+    trace = handmade.trace(iterations=20)
+    made = [runs.finished("upload", [trace.header, *trace.iterations, trace.footer]) for _ in range(6)]
+    kept = [runs.get(run.id) is not None for run in made]
+    assert kept[-1] and not kept[0] and kept == sorted(kept)
+    assert sum(run.size() for run, there in zip(made, kept, strict=True) if there) <= 25_000 or sum(kept) == 1
