@@ -17,7 +17,7 @@ MAY = {
     "trace": set(),
     "models": {"trace"},
     "decoding": {"trace", "models"},
-    "training": {"trace", "models", "decoding"},
+    "training": {"trace", "models", "decoding", "analysis"},
     "analysis": {"trace", "models", "decoding"},
     "figures": {"trace", "analysis"},
     "bench": {"trace", "models", "decoding", "analysis"},
