@@ -149,7 +149,7 @@ def card(name: str, config: TrainConfig, rows: list[dict], report: dict, setting
         "| | |",
         "|---|---|",
         f"| data | {header['answers']} answers of the target, {header['answer_tokens'] / 1e3:.0f} thousand tokens with their prompts; prompts of our own: questions, explanations, stories, letters, lists, summaries, Python functions; temperatures 0, 0.3 and 0.7 |",
-        f"| held out | the {report['prompts']} prompts of `assets/prompts` in English, whose answers and near relatives are not among the data; {header['held_out_answers']} of the answers |",
+        f"| held out | the {report['prompts']} prompts of `assets/prompts` in English, whose answers and near relatives are not among the data; {header['held_out_answers']} of the answers, which do have relatives among the data (passages are summarised more than once), so the prompts are the figure to go by |",
         f"| tokens seen | {report['tokens'] / 1e6:.2f} M |",
         f"| minutes | {report['seconds'] / 60:.0f} (one CPU thread, shared) |",
         f"| machine | {machine} |",
@@ -164,6 +164,7 @@ def card(name: str, config: TrainConfig, rows: list[dict], report: dict, setting
         *commands(config, settings, groups),
         "```",
         "",
+        *_on_the_way(rows),
         f"## What was accepted\n\nGreedy answers to {report['prompts']} held-out prompts, up to 128 tokens each.",
         "",
         *_lookaheads(report),
@@ -185,6 +186,18 @@ def card(name: str, config: TrainConfig, rows: list[dict], report: dict, setting
         "The training log is `training_log.jsonl`, all measurements are in `evaluation.json`.",
     ]
     return "\n".join(lines) + "\n"
+
+
+def _on_the_way(rows: list[dict]) -> list[str]:
+    """What was different before the last part of a training, which the command above doesn't tell."""
+    began, parts = next(row for row in rows if row["kind"] == "run"), []
+    for row in rows:
+        if row["kind"] == "data" and row["answer_tokens"] != began["answer_tokens"]:
+            parts.append(f"up to step {row['step']} there were {began['answers']} answers ({began['answer_tokens'] / 1e3:.0f} thousand tokens)")
+            began = row
+        elif row["kind"] == "change" and "tokens" in row:
+            parts.append(f"at step {row['step']} the budget, and with it the learning rate's course, was changed to {row['tokens']} tokens")
+    return [f"Trained in parts: {'; '.join(parts)}.", ""] if parts else []
 
 
 def _lookaheads(report: dict) -> list[str]:
