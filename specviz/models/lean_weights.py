@@ -25,6 +25,9 @@ Linear = Callable[[Tensor], Tensor]
 AddingLinear = Callable[[Tensor, Tensor], Tensor]
 
 FAMILIES = ("llama", "mistral", "qwen2", "qwen3")
+# transformers leaves hooks of this module behind when hidden states or attentions were asked for once; they do nothing
+# until somebody asks again.
+_CAPTURING = "transformers.utils.output_capturing"
 # How far a rotation can be written into a table ahead of time; the others depend on the length of the sequence.
 _FIXED_ROTATIONS = ("default", "linear", "yarn", "llama3")
 
@@ -240,7 +243,9 @@ def _contiguous(model: nn.Module, state: dict, prefix: str, metadata: dict) -> N
 def _plain(modules) -> bool:
     """No hooks (accelerate sets them to place weights) and no patched forwards."""
     return not any(
-        module._forward_hooks or module._forward_pre_hooks or "forward" in module.__dict__ for module in modules
+        module._forward_pre_hooks or "forward" in module.__dict__
+        or any(hook.__module__ != _CAPTURING for hook in module._forward_hooks.values())
+        for module in modules
     )
 
 

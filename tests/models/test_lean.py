@@ -208,6 +208,9 @@ def test_hooked_patched_and_unknown_models_run_on_their_own_modules():
     assert open_stream(loaded).kind == "public"
     del loaded.model.model.layers[1].__dict__["forward"]
     assert open_stream(loaded).kind == "lean"
+    loaded.model(torch.tensor([[1, 2, 3]]), output_hidden_states=True)
+    assert loaded.model.model.layers[0]._forward_hooks  # left behind, and harmless
+    assert open_stream(loaded).kind == "lean"
     assert streams.open_stream(tiny_model("gpt2")).kind == "public"
     assert open_split_stream(tiny_model("opt")).kind == "split"
 
