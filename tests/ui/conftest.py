@@ -57,7 +57,7 @@ def app():
 
 @pytest.fixture
 def unhurried(monkeypatch):
-    """Runs take their time, whatever the machine: five hundred tokens need fifty seconds, so they can be interrupted."""
+    """Runs take their time, whatever the machine: seventy tokens need half a minute, so they can be interrupted."""
     from specviz.ui import work
 
     whole = work.decode
@@ -65,7 +65,7 @@ def unhurried(monkeypatch):
     def paced(*args, **more):
         for record in whole(*args, **more):
             yield record
-            time.sleep(0.1)
+            time.sleep(0.4)
 
     monkeypatch.setattr(work, "decode", paced)
 

@@ -38,7 +38,7 @@ def test_sliders_answer_from_one_probe_without_a_model(visit, app):
     page.click(f"{panel} [data-policy=oracle]")
     page.wait_for_function(f"document.querySelector('{panel} .sv-metric-value').textContent.startsWith('100')")
     assert len(app.site.runs._runs) == before
-    assert page.locator(f"{panel} .sv-plot[data-drawn]").count() == 3
+    page.wait_for_function(f"document.querySelectorAll('{panel} .sv-plot[data-drawn]').length === 3")
     page.click(f"{panel} .sv-study-controls .sv-chip >> nth=0")
     page.wait_for_selector("#sv-panel-watch:visible")
     assert page.inner_text(".sv-badge") == "Simulated, not run"
@@ -51,7 +51,7 @@ def test_exit_layers_lens_sweet_spot_and_run_at_this_layer(visit):
     page.click(f"{panel} .sv-try >> nth=0")
     page.wait_for_function(answers(panel, 1), timeout=PATIENCE)
     assert page.input_value("#sv-field-layers-exit_layer") == "1"
-    assert page.locator(f"{panel} .sv-plot[data-drawn]").count() == 4
+    page.wait_for_function(f"document.querySelectorAll('{panel} .sv-plot[data-drawn]').length === 4")
     assert "Best exit" in page.inner_text(f"{panel} .sv-study-controls")
     slide(page, "#sv-field-layers-exit_layer", 2)
     page.wait_for_function(answers(panel, 2))
