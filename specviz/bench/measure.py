@@ -57,11 +57,13 @@ def measure(
     setting: dict,
     out: Path | None = None,
     tell: Tell | None = None,
+    enough: Callable[[], bool] | None = None,
 ) -> list[Row]:
     """Run everything that is not in ``out`` yet; returns all rows. prompts: (name, ids).
 
     setting: what the rows belong to (models, prompts, threads); a file of another setting is an error. Each engine runs
     each prompt once before anything is timed. Repetitions alternate the engines' order, so that none always follows the same.
+    enough: asked before each repetition but the first; they end when it says so.
     """
     rows = _begin(out, setting) if out is not None else []
     done = {row.key for row in rows}
@@ -74,7 +76,11 @@ def measure(
         if (engine.name, name, turn) not in done
     ]
     warm: set[str] = set()
+    last = 0
     for count, (engine, name, ids, turn) in enumerate(plan):
+        if turn > last and enough is not None and enough():
+            break
+        last = turn
         if tell is not None:
             tell(count, len(plan))
         if engine.name in faults:

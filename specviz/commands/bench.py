@@ -12,12 +12,12 @@ from pathlib import Path
 import torch
 from transformers.utils import logging
 
-from specviz.analysis.prompts import load_prompts
 from specviz.commands._models import add_model_arguments, load_models
 from specviz.commands._progress import Printer
+from specviz.commands._prompts import add_prompt_arguments, check_counts, chosen_prompts, encoded
 from specviz.decoding import METHODS, MethodConfig
 from specviz.errors import UsageError
-from specviz.models.loading import LoadedModel, encode_prompt
+from specviz.models.loading import LoadedModel
 
 PEERS = ("none", "transformers", "all")
 STUDIES = ("race", "block", "growth", "log", "memory")
@@ -30,11 +30,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--peers", choices=PEERS, default="transformers",
                         help="run the same methods by transformers (default), by the packages of "
                         "tests/requirements-peers.txt too (all), or by none")
-    parser.add_argument("--prompts", metavar="FILE", default="code",
-                        help="a JSONL or text file, or a shipped set: open-ended, summarisation, code (default), japanese")
-    parser.add_argument("--prompt-form", choices=("instruction", "prefix"), help="only prompts of this form")
-    parser.add_argument("--most-prompts", type=int, default=4, help="take the first so many prompts (default 4)")
-    parser.add_argument("--max-new-tokens", type=int, default=64, help="most tokens of a run (default 64)")
+    add_prompt_arguments(parser, "open-ended, summarisation, code (default), japanese", "code")
     parser.add_argument("--repetitions", type=int, default=7, help="of each engine on each prompt (default 7)")
     parser.add_argument("--threads", type=int, help="threads of torch; default: the cores that this process may use")
     parser.add_argument("--out", type=Path, help="file of the rows; a measurement that was stopped goes on in its file")
@@ -44,14 +40,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
                         help="run rows of the sources' tables: opt, codegen, flan-t5, llama, pythia, layerskip, or all")
     parser.add_argument("--device-check", action="store_true",
                         help="everything that needs a GPU, in under four minutes, on models of random weights")
-    parser.add_argument("--no-chat", action="store_true", help="leave the model's chat template out")
     parser.add_argument("--json", action="store_true", help="print only the last line, a JSON object")
 
 
 def run(args: argparse.Namespace) -> int:
-    for name in ("most_prompts", "max_new_tokens", "repetitions"):
-        if getattr(args, name) < 1:
-            raise UsageError(f"--{name.replace('_', '-')} {getattr(args, name)}: choose 1 or more")
+    check_counts(args)
     _threads(args.threads)
     if args.device_check:
         from specviz.bench.device import device_check
@@ -107,20 +100,11 @@ def _threads(given: int | None) -> None:
         choose_threads()
 
 
-def _prompts(args: argparse.Namespace, target: LoadedModel, source: str) -> list[tuple[str, list[int]]]:
-    found = load_prompts(source, args.prompt_form)[: args.most_prompts]
-    if not found:
-        raise UsageError(f"--prompts {source}: no prompt of the form {args.prompt_form}")
-    return [
-        (p.id, list(encode_prompt(target, p.text, chat=not args.no_chat and p.form == "instruction"))) for p in found
-    ]
-
-
 def _race(args, target: LoadedModel, draft: LoadedModel | None, configs, source: str, out: Path | None) -> dict:
     from specviz.bench import engines, measure, peers, report
 
     _quiet()
-    prompts = _prompts(args, target, source)
+    prompts = encoded(chosen_prompts(args, source), target, not args.no_chat)
     setting = {
         "target": target.name, "draft": draft.name if draft else None, "dtype": str(target.dtype),
         "device": str(target.device), "threads": torch.get_num_threads(), "limit": args.max_new_tokens,
@@ -184,7 +168,7 @@ def _study(args, target: LoadedModel, draft: LoadedModel | None) -> int:
                  for c in configs}
         lines = [f"{name:<22} " + "  ".join(f"{at}: {ms:.2f} ms" for at, ms in row.items()) for name, row in found.items()]
     elif args.study == "log":
-        prompt = _prompts(args, target, args.prompts)[0][1]
+        prompt = encoded(chosen_prompts(args, args.prompts), target, not args.no_chat)[0][1]
         found = {
             c.name: studies.log_cost(c, target, draft if c.spec.drafter == "assistant" else None, prompt,
                                      args.max_new_tokens, args.repetitions)

@@ -9,13 +9,12 @@ import shlex
 import sys
 from pathlib import Path
 
-from specviz.analysis.prompts import load_prompts
 from specviz.analysis.sweep import Plan, cells_of, errors, run_sweep
 from specviz.commands._models import add_model_arguments, load_models
 from specviz.commands._progress import Printer
+from specviz.commands._prompts import add_prompt_arguments, check_counts, chosen_prompts, encoded
 from specviz.decoding import METHODS
 from specviz.errors import UsageError
-from specviz.models.loading import encode_prompt
 
 MOST_CELLS = 100_000
 
@@ -28,40 +27,28 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--exit-layers", metavar="RANGE", help="such as 1:11, 2:10:2 or 3,5,8, ends included")
     parser.add_argument("--lookaheads", metavar="RANGE", help="such as 1:8")
     parser.add_argument("--thresholds", metavar="RANGE", help="such as 0:0.9:0.1 or 0.2,0.4")
-    parser.add_argument("--prompts", metavar="FILE", default="open-ended",
-                        help="a JSONL or text file, or a shipped set: open-ended (default), summarisation, code, japanese, all")
-    parser.add_argument("--prompt-form", choices=("instruction", "prefix"), help="only prompts of this form")
-    parser.add_argument("--most-prompts", type=int, default=4, help="take the first so many prompts (default 4)")
-    parser.add_argument("--max-new-tokens", type=int, default=64, help="most tokens of a run (default 64)")
+    add_prompt_arguments(parser, "open-ended (default), summarisation, code, japanese, all", "open-ended")
     parser.add_argument("--repetitions", type=int, default=1, help="of each run; the median counts (default 1)")
-    parser.add_argument("--no-chat", action="store_true", help="leave the model's chat template out")
     parser.add_argument("--out", type=Path, default=Path("sweep.jsonl"),
                         help="file of the rows (default sweep.jsonl); a sweep that was stopped goes on in its file")
     parser.add_argument("--json", action="store_true", help="print only the summary, as one JSON object")
 
 
 def run(args: argparse.Namespace) -> int:
-    for name in ("most_prompts", "max_new_tokens", "repetitions"):
-        if getattr(args, name) < 1:
-            raise UsageError(f"--{name.replace('_', '-')} {getattr(args, name)}: choose 1 or more")
+    check_counts(args)
     values = {
         "exit_layer": numbers(args.exit_layers, "--exit-layers", int),
         "lookahead": numbers(args.lookaheads, "--lookaheads", int),
         "threshold": numbers(args.thresholds, "--thresholds", float),
     }
-    prompts = load_prompts(args.prompts, args.prompt_form)[: args.most_prompts]
-    if not prompts:
-        raise UsageError(f"--prompts {args.prompts}: no prompt of the form {args.prompt_form}")
+    prompts = chosen_prompts(args, args.prompts)
     with Printer() as progress:
         target, draft, _ = load_models(args, progress)
     method = args.method or ("early-exit" if draft is None or values["exit_layer"] else "constant")
     layers = int(getattr(target.model.config, "num_hidden_layers", 0))
     plan = Plan(
         target, draft if METHODS[method].drafter == "assistant" else None, cells_of(method, layers, **values),
-        tuple(
-            (p.id, tuple(encode_prompt(target, p.text, chat=not args.no_chat and p.form == "instruction")))
-            for p in prompts
-        ),
+        encoded(prompts, target, not args.no_chat),
         args.max_new_tokens, args.repetitions,
     )  # fmt: skip
     if not args.json:

@@ -1,9 +1,8 @@
 """The layers of a small model as one TorchScript module: the same operations, without Python between them.
 
 In models of a few megabytes a third of a layer's time goes into Python's part of its thirty calls. Compiled, the loop
-over the layers is interpreted by PyTorch itself. The module holds the matrices: handing over a hundred of them at every
-call would cost as much as two layers. TorchScript is on its way out of PyTorch, so this is tried, and without it the
-lean stream's own loop does the same.
+over the layers is interpreted by PyTorch itself. The module holds the matrices, so that a call hands over only what is
+new. TorchScript is on its way out of PyTorch, so this is tried, and without it the lean stream's own loop does the same.
 """
 
 import warnings

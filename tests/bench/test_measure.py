@@ -110,3 +110,11 @@ def test_methods_are_read_from_the_command_line():
         methods("dynamic", target, None, "autoregressive")
     with pytest.raises(UsageError, match="lookahead=4"):
         methods("early-exit:4", target, None, "autoregressive")
+
+
+def test_repetitions_end_whole_when_it_is_enough():
+    engine = Engine("an engine", "ours", "autoregressive", lambda prompt, limit: [1])
+    other = Engine("another", "ours", "autoregressive", lambda prompt, limit: [1])
+    asked = []
+    rows = measure([engine, other], [("a", [1]), ("b", [2])], 4, 5, setting={}, enough=lambda: asked.append(1) or len(asked) == 2)
+    assert [(row.repetition, row.prompt) for row in rows].count((1, "b")) == 2 and len(rows) == 8
