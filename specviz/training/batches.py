@@ -136,7 +136,10 @@ def answer(
         if warm.any():
             warmed = torch.softmax(logits[warm] / heat[active][warm, None], -1)
             chosen = chosen.clone()
-            chosen[warm] = torch.multinomial(warmed, 1, generator=generator)[:, 0]
+            # By hand, since multinomial draws a number for every token of the vocabulary.
+            summed = warmed.cumsum(-1)
+            point = torch.rand(len(summed), 1, generator=generator) * summed[:, -1:]
+            chosen[warm] = torch.searchsorted(summed, point, right=True)[:, 0].clamp_(max=summed.shape[1] - 1)
         # Rows that ended go on unread until the batch is made smaller.
         ids[active, position] = chosen
         ended = torch.tensor([token in ends for token in chosen.tolist()]) & (finish[active] == room)

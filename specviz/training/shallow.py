@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from copy import deepcopy
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
+from zlib import crc32
 
 import numpy as np
 import torch
@@ -283,18 +284,35 @@ class _Kind:
         return self.prompt.task
 
 
-KEEP_OUT = 20  # of so many answers, one is kept out of the training
+KEEP_OUT = 20  # of so many families of answers, about one is kept out of the training
+
+
+def family(kind: str, row: Answer, tokenizer) -> str:
+    """What relatives have in common: the first words of an answer, and of the text whose summary is asked for."""
+    if kind == "summary":
+        text = tokenizer.decode(row.ids[: row.prompt].tolist()).partition("\n\n")[2]
+    else:
+        text = tokenizer.decode(row.ids[row.prompt :].tolist(), skip_special_tokens=True)
+    return " ".join(text.split()[:8])
+
+
+def split_families(rows: Sequence[tuple[str, float, Answer]], tokenizer) -> tuple[list[Answer], list[Answer]]:
+    """Answers to learn from, and answers kept out: never some of a family here and some there.
+
+    The same families are kept out when there are more answers, so that a resumed training isn't measured on what it saw."""
+    places = [crc32(family(kind, row, tokenizer).encode()) for kind, _, row in rows]
+    out = {place for place in places if place % KEEP_OUT == 0} or {min(places, default=0)}
+    train = [row for place, (_, _, row) in zip(places, rows, strict=True) if place not in out]
+    return train, [row for place, (_, _, row) in zip(places, rows, strict=True) if place in out]
 
 
 def shallow_trainer(config: TrainConfig, folder: Path, answers_folder: Path, target: LoadedModel) -> ShallowTrainer:
     """Everything for the second stage, over the answers that are there. UsageError where there are none."""
     answers = Answers(answers_folder / "answers")
-    rows = [row for number in range(answers.written()) for _, _, row in answers.load(number)]
-    rows = [row for row in rows if len(row.ids) > row.prompt + 8]
-    if len(rows) < 2:
+    rows = [entry for number in range(answers.written()) for entry in answers.load(number)]
+    train, kept_out = split_families([entry for entry in rows if len(entry[2].ids) > entry[2].prompt + 8], target.tokenizer)
+    if not train:
         raise UsageError(f"{answers.folder}: no answers yet: run the command without --only")
-    out = max(1, min(len(rows) // 2, KEEP_OUT))
-    kept_out, train = rows[::out], [row for place, row in enumerate(rows) if place % out]
     measured = Measured(Texts.of(kept_out[:160]), prompt_answers(answers_folder, target))
     model = target.model.config
     shape = ModelShape(len(config.kept_layers), model.hidden_size, model.intermediate_size, model.num_attention_heads, model.vocab_size)

@@ -149,7 +149,7 @@ def card(name: str, config: TrainConfig, rows: list[dict], report: dict, setting
         "| | |",
         "|---|---|",
         f"| data | {header['answers']} answers of the target, {header['answer_tokens'] / 1e3:.0f} thousand tokens with their prompts; prompts of our own: questions, explanations, stories, letters, lists, summaries, Python functions; temperatures 0, 0.3 and 0.7 |",
-        f"| held out | the {report['prompts']} prompts of `assets/prompts` in English, whose answers and near relatives are not among the data; {header['held_out_answers']} of the answers, which do have relatives among the data (passages are summarised more than once), so the prompts are the figure to go by |",
+        f"| held out | the {report['prompts']} prompts of `assets/prompts` in English, whose answers and near relatives are not among the data; {header['held_out_answers']} of the answers and all summaries of them |",
         f"| tokens seen | {report['tokens'] / 1e6:.2f} M |",
         f"| minutes | {report['seconds'] / 60:.0f} (one CPU thread, shared) |",
         f"| machine | {machine} |",

@@ -15,11 +15,11 @@ from specviz.models import zoo
 from specviz.models.loading import encode_prompt, load_pair
 from specviz.training import shallow as module
 from specviz.training.answers import Answers, AnswerSettings, group_questions, write_answers
-from specviz.training.batches import BatchModel, answer
+from specviz.training.batches import Answer, BatchModel, answer
 from specviz.training.config import SHALLOW
 from specviz.training.forward import TrainingForward
 from specviz.training.questions import near, questions
-from specviz.training.shallow import Texts, frequent, shallow_trainer
+from specviz.training.shallow import Texts, family, frequent, shallow_trainer, split_families
 from tests.tiny import tiny_model
 
 SETTINGS = AnswerSettings("tiny", prompts=12, group=4, limit=20)
@@ -112,6 +112,22 @@ def test_a_damaged_group_is_named(written, tmp_path):
     (tmp_path / "00000.npz").write_bytes((written / "answers" / "00000.npz").read_bytes()[:500])
     with pytest.raises(UsageError, match="00000.npz"):
         Answers(tmp_path).load(0)
+
+
+def test_answers_kept_out_have_no_relatives_in_the_training(target):
+    def row(prompt: str, text: str) -> Answer:
+        ids = [encode_prompt(target, prompt, chat=True), target.tokenizer.encode(text, add_special_tokens=False)]
+        return Answer(np.array(sum(ids, []), dtype=np.uint16), len(ids[0]), np.zeros((0, 0)), np.zeros(0))
+
+    passages = [" ".join(f"{word}{number}" for word in "the old man went to sea on day".split()) + " and so on." for number in range(60)]
+    rows = [("open", 0.0, row("Tell me a story.", passage.replace(" old", "\nold"))) for passage in passages]
+    rows += [("summary", 0.7, row(f"{ask}\n\n{passage}", "He went.")) for passage in passages for ask in ("Shorten this.", "Sum up:")]
+    names = [family(kind, one, target.tokenizer) for kind, _, one in rows]
+    assert len(set(names)) == 60 and names[60] == names[61] == names[0]
+    train, out = split_families(rows, target.tokenizer)
+    assert len(train) + len(out) == 180 and len(out) % 3 == 0 and 0 < len(out) < 60
+    fewer = split_families(rows[:90], target.tokenizer)[1]
+    assert {id(one) for one in fewer} == {id(one) for _, _, one in rows[:90]} & {id(one) for one in out}
 
 
 def test_texts_behind_one_another_do_not_see_each_other(target, written):
