@@ -119,7 +119,7 @@ def test_answers_kept_out_have_no_relatives_in_the_training(target):
         ids = [encode_prompt(target, prompt, chat=True), target.tokenizer.encode(text, add_special_tokens=False)]
         return Answer(np.array(sum(ids, []), dtype=np.uint16), len(ids[0]), np.zeros((0, 0)), np.zeros(0))
 
-    passages = [" ".join(f"{word}{number}" for word in "the old man went to sea on day".split()) + " and so on." for number in range(60)]
+    passages = [" ".join(f"{word}{number}" for word in ["the", "old", "man", "went", "to", "sea", "on", "day"]) + " and so on." for number in range(60)]
     rows = [("open", 0.0, row("Tell me a story.", passage.replace(" old", "\nold"))) for passage in passages]
     rows += [("summary", 0.7, row(f"{ask}\n\n{passage}", "He went.")) for passage in passages for ask in ("Shorten this.", "Sum up:")]
     names = [family(kind, one, target.tokenizer) for kind, _, one in rows]
