@@ -206,6 +206,11 @@ def _event(site: Site):
     return work
 
 
+# Gradio keeps a copy of the page's configuration, about 40 kB, for each of the last 10,000 sessions. Nothing of ours is in
+# there, and a session that is forgotten gets a new copy: what is at work or waiting needs one, and a few others.
+SESSIONS_PER_PLACE = 4
+
+
 def launch(page: gr.Blocks, **more: Any):
     """Launch with everything that the page needs; ``more`` goes to Gradio's launch."""
     serving.start_log()
@@ -229,5 +234,6 @@ def launch(page: gr.Blocks, **more: Any):
         enable_monitoring=False,
         allowed_paths=[],
         max_file_size=LIMITS.upload_bytes,
+        state_session_capacity=SESSIONS_PER_PLACE * (LIMITS.waiting + LIMITS.runs_at_once),
         **more,
     )

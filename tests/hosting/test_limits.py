@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 import sys
@@ -103,3 +104,26 @@ def test_what_is_above_a_limit_is_refused():
         assert refusal.value.field == field
     with pytest.raises(Refused):
         probe_request({**GOOD, "limit": 16, "drafter": "early-exit"}, limits=limits)
+
+
+SESSIONS = """
+import sys
+sys.path.insert(0, ".")
+from specviz.ui import page
+from tests.hosting.server import Visitor, free_port
+demo = page.build()
+page.launch(demo, prevent_thread_lock=True, quiet=True, server_name="127.0.0.1", server_port=free_port())
+visitor = Visitor(demo.local_url.rstrip("/"))
+for number in range(60):
+    visitor.session = f"visitor{number}"
+    assert "error" in visitor.ask("pull", {"run": "none", "cursor": 0})
+print("kept", len(demo.state_holder.session_data))
+demo.close()
+"""
+
+
+def test_sessions_of_visitors_who_left_are_forgotten():
+    environment = {**os.environ, "SPECVIZ_WAITING": "4", "HF_HUB_OFFLINE": "1"}
+    done = subprocess.run([sys.executable, "-c", SESSIONS], cwd=ROOT, env=environment, capture_output=True, text=True, timeout=500)
+    assert done.returncode == 0, done.stderr[-2000:]
+    assert "kept 20" in done.stdout.splitlines()
