@@ -138,9 +138,13 @@ DISTILL = TrainConfig(
 SHALLOW = TrainConfig(
     "shallow",
     tokens=3_000_000,
-    kept_layers=(0, 1, 28, 29),
-    head_tokens=6144,
-    learning_rate=1e-3,
+    # Tried over 86 thousand tokens each: small steps learn most (a batch of 256, 512, 1024: 28, 26, 20 % of the target's picks
+    # are found), layers from the middle a little more than the last ones (29 %), 4e-3 and the target's choice sharpened less.
+    kept_layers=(0, 1, 12, 22),
+    head_tokens=8192,
+    batch_tokens=256,
+    contexts=((1.0, 256),),  # not used: texts are taken whole
+    learning_rate=2e-3,
     warmup_steps=50,
     weight_decay=0.01,
     evaluate_every=200_000,
