@@ -13,12 +13,16 @@ from __future__ import annotations
 import dataclasses
 import warnings
 from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor, nn
 
 from specviz.errors import UsageError
-from specviz.models.loading import LoadedModel
+from specviz.models.trimmed import TrimmedHead, widened
+
+if TYPE_CHECKING:
+    from specviz.models.loading import LoadedModel
 
 WEIGHTS = ("as loaded", "int8")
 
@@ -42,6 +46,26 @@ class Int8Linear(nn.Module):
         if self._product is None:  # packed when it is first needed: the lean layers pack their own
             self._product = int8_product([self])
         return self._product(x)
+
+
+class Int8TrimmedHead(Int8Linear):
+    """A :class:`TrimmedHead` with its rows in 8 bits."""
+
+    def __init__(self, head: TrimmedHead):
+        super().__init__(head)
+        self.register_buffer("ids", head.ids)
+        self.vocabulary = head.out_features
+
+    def forward(self, x: Tensor) -> Tensor:
+        """(..., in) -> (..., vocabulary)."""
+        return self.widen(super().forward(x))
+
+    def widen(self, logits: Tensor) -> Tensor:
+        """As :meth:`TrimmedHead.widen`."""
+        return widened(logits, self.ids, self.vocabulary)
+
+
+EIGHT_BITS = {nn.Linear: Int8Linear, TrimmedHead: Int8TrimmedHead}
 
 
 def int8_product(modules: Sequence[Int8Linear]) -> Callable[[Tensor], Tensor]:
@@ -82,8 +106,8 @@ def quantised(loaded: LoadedModel) -> LoadedModel:
     with torch.inference_mode(False), torch.no_grad():
         try:
             found = [
-                (parent, name, Int8Linear(child))
-                for parent in model.modules() for name, child in parent.named_children() if type(child) is nn.Linear
+                (parent, name, EIGHT_BITS[type(child)](child))
+                for parent in model.modules() for name, child in parent.named_children() if type(child) in EIGHT_BITS
             ]
             if found:
                 found[0][2](torch.zeros(1, found[0][2].in_features))

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from specviz.models.int8 import Int8Linear, int8_product
+from specviz.models.int8 import Int8Linear, Int8TrimmedHead, int8_product
 from specviz.models.lean_script import ScriptedLayers, compiled
 from specviz.models.loading import LoadedModel
 from specviz.models.packing import Packer
@@ -81,7 +81,7 @@ class LeanWeights:
             self.head: Linear = int8_product([head])
         else:
             self.head = _linear(head.weight.data.t(), None, packer)
-        if isinstance(head, TrimmedHead):
+        if isinstance(head, (TrimmedHead, Int8TrimmedHead)):
             few = self.head
             self.head = lambda x: head.widen(few(x))
         self.scripted = None if packer.used else self._scripted()
@@ -227,7 +227,7 @@ def _fits(model: nn.Module) -> bool:
         )
     ]
     head = model.get_output_embeddings()
-    kinds = {type(part) for part in (*parts, head) if type(part) is not TrimmedHead}
+    kinds = {type(part) for part in (*parts, head) if type(part) not in (TrimmedHead, Int8TrimmedHead)}
     if kinds not in ({nn.Linear}, {Int8Linear}) or head.bias is not None:
         return False
     return decoder.rotary_emb.rope_type in _FIXED_ROTATIONS

@@ -24,6 +24,7 @@ from transformers.utils import logging
 
 from specviz.errors import UsageError
 from specviz.models.composed import compose
+from specviz.models.int8 import Int8TrimmedHead, quantised
 from specviz.models.locate import bring, locate
 from specviz.models.memory import SPARE, check_fits
 from specviz.models.pairing import check_pair
@@ -79,7 +80,7 @@ def wrap(model: PreTrainedModel, tokenizer: PreTrainedTokenizerFast, name: str, 
         dtype=model.dtype,
         eos_ids=_eos_ids(model, tokenizer),
         context=_context(model.config),
-        vocab_size=model.config.vocab_size if head is None or isinstance(head, TrimmedHead) else head.weight.shape[0],
+        vocab_size=model.config.vocab_size if head is None or isinstance(head, (TrimmedHead, Int8TrimmedHead)) else head.weight.shape[0],
         is_encoder_decoder=bool(model.config.is_encoder_decoder),
     )
 
@@ -110,6 +111,11 @@ def load_model(
     else:
         model, tokens = _read(name, folder, place, precision, device is not None), folder
     loaded = wrap(model, _tokenizer(name, tokens), name, revision)
+    if isinstance(found, Entry) and found.int8 and loaded.device.type == "cpu" and loaded.dtype == torch.float32:
+        try:
+            loaded = quantised(loaded)  # its name says so
+        except UsageError as error:
+            tell(f"{name} stays in 32 bits: {error}", 0, None, "seconds")
     tell(f"loading {name}", time.monotonic() - start, time.monotonic() - start, "seconds")
     return loaded
 

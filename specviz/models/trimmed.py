@@ -27,8 +27,13 @@ class TrimmedHead(nn.Module):
 
     def widen(self, logits: Tensor) -> Tensor:
         """(..., kept) -> (..., vocabulary)."""
-        wide = torch.full((*logits.shape[:-1], self.out_features), -torch.inf, dtype=logits.dtype, device=logits.device)
-        return wide.index_copy_(-1, self.ids, logits)
+        return widened(logits, self.ids, self.out_features)
+
+
+def widened(logits: Tensor, ids: Tensor, vocabulary: int) -> Tensor:
+    """(..., kept) -> (..., vocabulary), -inf where ``ids`` names no column."""
+    wide = torch.full((*logits.shape[:-1], vocabulary), -torch.inf, dtype=logits.dtype, device=logits.device)
+    return wide.index_copy_(-1, ids, logits)
 
 
 def trim(model, ids: Tensor) -> None:

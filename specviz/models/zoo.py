@@ -40,6 +40,7 @@ class Entry:
     bin_on_main: bool = False  # main carries pickled weights only; safetensors are in a pull request of the Hub's bot
     base: str | None = None  # composed: the model that lends embedding and head
     whole_head: bool = False  # composed: with the base's head for all tokens, where a trimmed one is shipped
+    int8: bool = False  # a draft whose weights are kept in 8 bits on a CPU: what it guesses need not be exact, but cheap
     note: str = ""
 
     def memory(self, bytes_per_weight: int) -> int:
@@ -98,9 +99,11 @@ _ENTRIES = (
           download=92_871_040, revision="SmolLM2-135M-Instruct.Q4_1",
           note="SmolLM2-135M-Instruct, 4-bit weights from a Python package; needs no Hub"),
     Entry("smollm2-draft", "composed", "smollm2-draft", "llama", "Apache-2.0", 42_472_512, _CHAT, "draft", base="smollm2",
-          note="trained here to draft for smollm2, whose embedding and head it borrows; the head is trimmed"),
+          int8=True, note="trained here to draft for smollm2, whose embedding and head it borrows; the head is trimmed"),
+    Entry("smollm2-draft-fp32", "composed", "smollm2-draft", "llama", "Apache-2.0", 42_472_512, _CHAT, "draft",
+          base="smollm2", note="the same in 32 bits on a CPU, too"),
     Entry("smollm2-draft-whole", "composed", "smollm2-draft", "llama", "Apache-2.0", 42_472_512, _CHAT, "draft",
-          base="smollm2", whole_head=True, note="the same under the whole head"),
+          base="smollm2", whole_head=True, note="the same in 32 bits under the whole head"),
     Entry("smollm2-135m", "hub", "HuggingFaceTB/SmolLM2-135M-Instruct", "llama", "Apache-2.0", 134_515_008, _CHAT),
     Entry("smollm2-360m", "hub", "HuggingFaceTB/SmolLM2-360M-Instruct", "llama", "Apache-2.0", 361_821_120, _CHAT),
     Entry("qwen2.5-0.5b", "hub", "Qwen/Qwen2.5-0.5B-Instruct", "qwen2", "Apache-2.0", 494_032_768, _CHAT),

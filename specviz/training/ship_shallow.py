@@ -14,14 +14,15 @@ from specviz.analysis.cost import Costs
 from specviz.analysis.prompts import load_prompts
 from specviz.analysis.timing import measure_costs
 from specviz.errors import UsageError
+from specviz.models.int8 import quantised
 from specviz.models.loading import LoadedModel, load_model, wrap
+from specviz.models.streams import open_stream
 from specviz.models.trimmed import trim
 from specviz.training.answers import Answers, AnswerSettings
 from specviz.training.config import SHALLOW, TrainConfig
 from specviz.training.evaluate import iterations
 from specviz.training.files import replace_folder
-from specviz.training.forward import TrainingForward
-from specviz.training.shallow import TASKS, Texts, match_rows, prompt_answers, take_layers
+from specviz.training.shallow import TASKS, Texts, prompt_answers, take_layers
 from specviz.training.ship import machine_text, sha256
 
 LOOKAHEADS = range(1, 7)
@@ -58,10 +59,24 @@ def measured(matches: Sequence[Sequence[bool]], costs: Costs | None) -> list[dic
     return found
 
 
-def ship_shallow(run: Path, to: Path, answers: Path, machine: str | None = None, timed: bool = True) -> dict:
+@torch.inference_mode()
+def stream_matches(texts: Texts, draft: LoadedModel) -> list[list[bool]]:
+    """As :func:`match_rows`, by the layers that a draft decodes with."""
+    found = []
+    for row, prompt in enumerate(texts.prompts):
+        part = slice(texts.starts[row], texts.starts[row + 1] - 1)
+        picks = open_stream(draft).forward(texts.ids[part])[prompt - 1 :].argmax(-1)
+        found.append((picks == texts.picks[part][prompt - 1 :]).tolist())
+    return found
+
+
+def ship_shallow(
+    run: Path, to: Path, answers: Path, machine: str | None = None, timed: bool = True, int8: bool = True
+) -> dict:
     """Copy the draft of ``run`` to the folder ``to`` with its log, ``evaluation.json`` and card; returns the evaluation.
 
-    answers: the folder with the target's answers. timed: measure what a draft step and a verification cost here.
+    answers: the folder with the target's answers. timed: measure what a draft step and a verification cost here. int8:
+    measure the draft with 8-bit weights, as the zoo loads it on a CPU; what is shipped is the same.
     """
     config = TrainConfig.load(run / "config.json")
     target = load_model(config.target, device="cpu")
@@ -71,12 +86,15 @@ def ship_shallow(run: Path, to: Path, answers: Path, machine: str | None = None,
         for settings in (row, row.get("config", {})):
             settings.pop("weights", None)
     texts = prompt_answers(answers, target)
-    matches = match_rows(texts, TrainingForward(draft.model), draft.model.lm_head.weight, draft.model.lm_head.ids)
+    ids = draft.model.lm_head.ids
+    draft = quantised(draft) if int8 else draft
+    matches = stream_matches(texts, draft)
     tasks = [prompt.task for task in TASKS for prompt in load_prompts(task)][: len(texts)]
     costs = measure_costs(target, draft) if timed else None
     last = [row for row in rows if row["kind"] == "evaluation"][-1]
     report = {
         "prompts": len(texts),
+        "bits": 8 if int8 else 32,
         "tokens": last["tokens"],
         "seconds": last["seconds"],
         "held_out_loss": last["held_out_loss"],
@@ -87,7 +105,7 @@ def ship_shallow(run: Path, to: Path, answers: Path, machine: str | None = None,
             task: measured([match for match, other in zip(matches, tasks, strict=True) if other == task], None)[3]
             for task in dict.fromkeys(tasks)
         },
-        "head_coverage": coverage(texts, draft.model.lm_head.ids),
+        "head_coverage": coverage(texts, ids),
     }
     if costs:
         report["costs_ms"] = {
@@ -144,7 +162,7 @@ def card(name: str, config: TrainConfig, rows: list[dict], report: dict, setting
         "",
         f"A shallow draft for {config.target} (SmolLM2-135M-Instruct): {len(config.kept_layers)} layers that began as layers {kept} of the target and learned its next-token choices on answers that it wrote itself.",
         "",
-        f"{config.shape.layers} layers, hidden {config.shape.hidden}, {config.shape.heads} heads, vocabulary {config.shape.vocabulary}, {header['parameters'] / 1e6:.2f} M weights of its own in bf16, to be computed with in fp32. Embedding and head are the target's: the loader puts both together into an ordinary `LlamaForCausalLM`. The head is trimmed to {header['head_tokens']} tokens, which make {report['head_coverage']:.1%} of the target's answers to the prompts below; a token outside has draft probability 0, so the output is still the target's. `{name}-whole` is the same draft under the whole head.",
+        f"{config.shape.layers} layers, hidden {config.shape.hidden}, {config.shape.heads} heads, vocabulary {config.shape.vocabulary}, {header['parameters'] / 1e6:.2f} M weights of its own in bf16; on a CPU they are computed with in 8 bits, for a guess need not be exact, but cheap (`{name}-fp32` is the same in 32 bits). Embedding and head are the target's: the loader puts both together into an ordinary `LlamaForCausalLM`. The head is trimmed to {header['head_tokens']} tokens, which make {report['head_coverage']:.1%} of the target's answers to the prompts below; a token outside has draft probability 0, so the output is still the target's. `{name}-whole` is the draft in 32 bits under the whole head.",
         "",
         "| | |",
         "|---|---|",
@@ -165,7 +183,7 @@ def card(name: str, config: TrainConfig, rows: list[dict], report: dict, setting
         "```",
         "",
         *_on_the_way(rows),
-        f"## What was accepted\n\nGreedy answers to {report['prompts']} held-out prompts, up to 128 tokens each.",
+        f"## What was accepted\n\nGreedy answers to {report['prompts']} held-out prompts, up to 128 tokens each, by the draft in {report['bits']} bits.",
         "",
         *_lookaheads(report),
         "",

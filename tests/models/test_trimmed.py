@@ -12,7 +12,7 @@ from specviz.models import zoo
 from specviz.models.forward import GenericSplitStream
 from specviz.models.int8 import quantised
 from specviz.models.lean import open_lean_stream
-from specviz.models.loading import load_pair, wrap
+from specviz.models.loading import load_model, load_pair, wrap
 from specviz.models.streams import PublicStream
 from specviz.models.trimmed import trim
 from specviz.trace import Trace
@@ -66,12 +66,18 @@ def test_a_draft_with_a_trimmed_head_changes_no_token_and_drafts_no_other(temper
         assert check_run(trace, target).identical
 
 
-def test_the_layers_can_be_in_8_bits_beside_it():
-    few = quantised(trimmed(tiny_model("llama")))
+def test_layers_and_head_can_be_in_8_bits():
+    exact = trimmed(tiny_model("llama"))
     ids = torch.tensor([1, 50, 60])
+    with torch.inference_mode():
+        wanted = PublicStream(exact).forward(ids)
+    few = quantised(exact)
+    assert few.model.lm_head.weight.dtype == torch.int8 and few.vocab_size == wanted.shape[-1]
     with torch.inference_mode():
         lean, public = open_lean_stream(few).forward(ids), PublicStream(few).forward(ids)
     assert torch.allclose(lean[:, IDS], public[:, IDS], atol=1e-4)
+    assert torch.isfinite(lean).sum() == 3 * len(IDS) and torch.equal(torch.isfinite(lean), torch.isfinite(wanted))
+    assert (lean[:, IDS] - wanted[:, IDS]).abs().mean() <= 0.1 * wanted[:, IDS].abs().mean()
 
 
 def test_a_composed_draft_ships_the_tokens_of_its_head(saved, tmp_path, monkeypatch):
@@ -83,8 +89,8 @@ def test_a_composed_draft_ships_the_tokens_of_its_head(saved, tmp_path, monkeypa
     draft.model.config.save_pretrained(folder)
     save_file({**weights, "head_ids": IDS.to(torch.int32)}, folder / "model.safetensors")
     monkeypatch.setattr(zoo, "ASSETS", tmp_path / "assets")
-    for name, whole in (("few", False), ("few-whole", True)):
-        entry = zoo.Entry(name, "composed", "few", "llama", "Apache-2.0", 1, "text", base=str(saved), whole_head=whole)
+    for name, options in (("few", {}), ("few-whole", {"whole_head": True}), ("few-8", {"int8": True})):
+        entry = zoo.Entry(name, "composed", "few", "llama", "Apache-2.0", 1, "text", base=str(saved), **options)
         monkeypatch.setitem(zoo.MODELS, name, entry)
     _, few = load_pair(str(saved), "few", device="cpu")
     _, whole = load_pair(str(saved), "few-whole", device="cpu")
@@ -93,3 +99,28 @@ def test_a_composed_draft_ships_the_tokens_of_its_head(saved, tmp_path, monkeypa
         trimmed_logits, all_logits = (open_lean_stream(model).forward(ids) for model in (few, whole))
     assert torch.allclose(trimmed_logits[:, IDS], all_logits[:, IDS], atol=1e-4)
     assert torch.isfinite(trimmed_logits).sum() == 3 * len(IDS) and torch.isfinite(all_logits).all()
+    target, eight = load_pair(str(saved), "few-8", device="cpu")
+    assert eight.name == "few-8:int8" and few.name == "few" and target.model.lm_head.weight.dtype == torch.float32
+    trace = Trace.collect(decode([1, 50, 60, 70], build(MethodConfig("dynamic", lookahead=4), target, eight), 40))
+    assert check_run(trace, target).identical and trace.header.draft["name"] == "few-8:int8"
+    assert load_pair(str(saved), "few-8", device="cpu", dtype="bfloat16")[1].name == "few-8"  # 8 bits are for float32
+
+
+def test_where_there_are_no_8_bit_products_the_draft_stays_as_it_is_and_that_is_told(saved, tmp_path, monkeypatch):
+    draft = shallow(tiny_model("llama", chat=True), 2)
+    folder = tmp_path / "assets" / "few"
+    folder.mkdir(parents=True)
+    draft.model.config.save_pretrained(folder)
+    save_file({key: value.clone() for key, value in draft.model.state_dict().items() if ".layers." in key}, folder / "model.safetensors")
+    monkeypatch.setattr(zoo, "ASSETS", tmp_path / "assets")
+    entry = zoo.Entry("few-8", "composed", "few", "llama", "Apache-2.0", 1, "text", base=str(saved), int8=True)
+    monkeypatch.setitem(zoo.MODELS, "few-8", entry)
+
+    def lacking(*_):
+        raise RuntimeError("no engine")
+
+    monkeypatch.setattr(torch, "_make_per_channel_quantized_tensor", lacking)
+    said = []
+    loaded = load_model("few-8", device="cpu", progress=lambda stage, *_: said.append(stage))
+    assert loaded.name == "few-8" and loaded.model.model.layers[0].mlp.up_proj.weight.dtype == torch.float32
+    assert any("few-8 stays in 32 bits" in stage and "no engine" in stage for stage in said)

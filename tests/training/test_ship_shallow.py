@@ -33,7 +33,7 @@ def shipped(tmp_path, monkeypatch):
     config = replace(CONFIG, target=str(folder))
     write_answers(replace(SETTINGS, target=str(folder)), tmp_path / "answers", target, quiet=True)
     shallow_trainer(config, tmp_path / "run", tmp_path, target).run(quiet=True)
-    report = ship_shallow(tmp_path / "run", tmp_path / "assets" / "shipped", tmp_path, machine="a machine", timed=False)
+    report = ship_shallow(tmp_path / "run", tmp_path / "assets" / "shipped", tmp_path, machine="a machine", timed=False, int8=False)
     monkeypatch.setattr(zoo, "ASSETS", tmp_path / "assets")
     entry = zoo.Entry("shipped", "composed", "shipped", "llama", "Apache-2.0", 1, "text", base=str(folder))
     monkeypatch.setitem(zoo.MODELS, "shipped", entry)
@@ -52,10 +52,23 @@ def test_the_shipped_draft_accepts_what_its_card_says(shipped):
         ids = texts.ids[texts.starts[row] : texts.starts[row + 1]].tolist()
         trace = Trace.collect(decode(ids[:prompt], build(MethodConfig("constant", lookahead=4), target, draft), 128))
         assert list(trace.output_ids) == ids[prompt:] and check_run(trace, target).identical
-        drafted += sum(len(iteration.draft) for iteration in trace.iterations)
-        accepted += sum(iteration.accepted for iteration in trace.iterations)
+        left = len(ids) - prompt
+        for iteration in trace.iterations:
+            # A draft ends at an end of text; what would have come behind it cannot be accepted, and is counted as drafted.
+            size = min(4, left - 1)
+            assert len(iteration.draft) == size or iteration.draft[-1].id in target.eos_ids
+            drafted, accepted, left = drafted + size, accepted + iteration.accepted, left - iteration.accepted - 1
     four = report["lookaheads"][3]
     assert (four["drafted"], four["accepted"]) == (drafted, accepted)
+
+
+def test_a_draft_in_8_bits_is_measured_in_8_bits(shipped):
+    report, folder, base = shipped
+    again = ship_shallow(folder.parents[1] / "run", folder.parents[1] / "assets" / "again", folder.parents[1], "a machine", timed=False)
+    assert again["sha256"] == report["sha256"] and (again["bits"], report["bits"]) == (8, 32)
+    assert "in 8 bits" in (folder.parent / "again" / "README.md").read_text()
+    one, other = again["lookaheads"][3], report["lookaheads"][3]
+    assert abs(one["accepted"] - other["accepted"]) <= 0.1 * other["drafted"]
 
 
 def test_counts_of_a_lookahead_follow_from_the_matches():
