@@ -35,8 +35,8 @@ export function methodsOf(one = pair()) {
 }
 
 export function defaultFor(name, method = settings.method) {
-  if (name === "exit_layer") return Math.max(1, Math.round(pair().layers / 3));
-  return spec(method)?.defaults[name] ?? null;
+  if (name === "exit_layer") return pair().exit_layer ?? Math.max(1, Math.round(pair().layers / 3));
+  return pair().settings?.[method]?.[name] ?? spec(method)?.defaults[name] ?? null;
 }
 
 /** Changes settings; a new pair or method brings its own defaults for what was not named along with it. */

@@ -7,7 +7,7 @@ from pathlib import Path
 import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import load_file
-from transformers import AutoConfig, AutoModelForCausalLM, PreTrainedModel
+from transformers import AutoConfig, AutoModelForCausalLM, GenerationConfig, PreTrainedModel
 
 from specviz.errors import UsageError
 from specviz.models.locate import bring
@@ -48,6 +48,8 @@ def compose(
         raise UsageError(f"{entry.name}: {missing[0]} is neither in {folder} nor in {entry.base}")
     model.load_state_dict({key: weights[key] for key in wanted}, strict=not tied)
     model.tie_weights()
+    if (folder / "generation_config.json").is_file():  # how the draft asks to be used
+        model.generation_config = GenerationConfig.from_pretrained(folder, local_files_only=True)
     if trimmed is not None and not entry.whole_head:
         trim(model, trimmed.long())
     return model

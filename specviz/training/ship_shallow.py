@@ -7,6 +7,7 @@ import shutil
 from collections.abc import Sequence
 from pathlib import Path
 
+import numpy as np
 import torch
 from safetensors.torch import load_file
 
@@ -26,6 +27,8 @@ from specviz.training.shallow import TASKS, Texts, prompt_answers, take_layers
 from specviz.training.ship import machine_text, sha256
 
 LOOKAHEADS = range(1, 7)
+DYNAMIC_LOOKAHEADS = (2, 3, 4, 6, 8)
+THRESHOLDS = (0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8)
 
 
 def load_draft(run: Path, config: TrainConfig, target: LoadedModel) -> LoadedModel:
@@ -60,14 +63,47 @@ def measured(matches: Sequence[Sequence[bool]], costs: Costs | None) -> list[dic
 
 
 @torch.inference_mode()
-def stream_matches(texts: Texts, draft: LoadedModel) -> list[list[bool]]:
-    """As :func:`match_rows`, by the layers that a draft decodes with."""
-    found = []
+def stream_matches(texts: Texts, draft: LoadedModel) -> tuple[list[list[bool]], list[list[float]]]:
+    """At each token of every answer, by the layers that a draft decodes with: does it pick what the target picks, and
+    with what probability?"""
+    matches, confidences = [], []
     for row, prompt in enumerate(texts.prompts):
         part = slice(texts.starts[row], texts.starts[row + 1] - 1)
-        picks = open_stream(draft).forward(texts.ids[part])[prompt - 1 :].argmax(-1)
-        found.append((picks == texts.picks[part][prompt - 1 :]).tolist())
-    return found
+        sure, picks = open_stream(draft).forward(texts.ids[part])[prompt - 1 :].softmax(-1).max(-1)
+        matches.append((picks == texts.picks[part][prompt - 1 :]).tolist())
+        confidences.append(sure.tolist())
+    return matches, confidences
+
+
+def predicted_dynamic(
+    matches: Sequence[Sequence[bool]], confidences: Sequence[Sequence[float]], costs: Costs, lookahead: int, threshold: float
+) -> float:
+    """The speed over plain decoding that the costs predict for the dynamic method.
+
+    What a draft believes behind a miss is not known: it is taken to believe what it does behind the right token."""
+    seconds, tokens = 0.0, 0
+    sizes = np.arange(lookahead + 1)
+    of_size = (costs.drafting(None, sizes) + costs.verifying(None, sizes) + costs.loop(sizes)).tolist()
+    for match, sure in zip(matches, confidences, strict=True):
+        place = 0
+        while place < len(match):
+            most = min(lookahead, len(match) - place - 1)
+            size = next((n + 1 for n in range(most) if sure[place + n] < threshold), most)
+            right = next((n for n in range(size) if not match[place + n]), size)
+            seconds += of_size[size]
+            place += right + 1
+        tokens += len(match)
+    return tokens * costs.plain_token() / seconds
+
+
+def best_dynamic(matches: Sequence[Sequence[bool]], confidences: Sequence[Sequence[float]], costs: Costs) -> dict:
+    """Lookahead and threshold with the best predicted speed."""
+    return max(
+        ({"lookahead": lookahead, "threshold": threshold,
+          "predicted_ratio": round(predicted_dynamic(matches, confidences, costs, lookahead, threshold), 3)}
+         for lookahead in DYNAMIC_LOOKAHEADS for threshold in THRESHOLDS),
+        key=lambda row: row["predicted_ratio"],
+    )  # fmt: skip
 
 
 def ship_shallow(
@@ -88,7 +124,7 @@ def ship_shallow(
     texts = prompt_answers(answers, target)
     ids = draft.model.lm_head.ids
     draft = quantised(draft) if int8 else draft
-    matches = stream_matches(texts, draft)
+    matches, confidences = stream_matches(texts, draft)
     tasks = [prompt.task for task in TASKS for prompt in load_prompts(task)][: len(texts)]
     costs = measure_costs(target, draft) if timed else None
     last = [row for row in rows if row["kind"] == "evaluation"][-1]
@@ -108,6 +144,7 @@ def ship_shallow(
         "head_coverage": coverage(texts, ids),
     }
     if costs:
+        report["dynamic"] = best_dynamic(matches, confidences, costs)
         report["costs_ms"] = {
             "plain_token": round(1e3 * costs.plain_token(), 2), "draft_step": round(1e3 * costs.draft_forward(None), 2),
             "first": round(1e3 * costs.drafting(None, 1).item() - 1e3 * costs.draft_forward(None), 2),
@@ -121,6 +158,11 @@ def ship_shallow(
         shutil.copytree(run / "model", folder, dirs_exist_ok=True)
         (folder / "training_log.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
         report["sha256"] = sha256(folder / "model.safetensors")
+        if costs:  # how to use it, where transformers, the command line and the page look
+            (folder / "generation_config.json").write_text(json.dumps({
+                "num_assistant_tokens": report["dynamic"]["lookahead"], "num_assistant_tokens_schedule": "constant",
+                "assistant_confidence_threshold": report["dynamic"]["threshold"],
+            }, indent=2) + "\n")  # fmt: skip
         (folder / "evaluation.json").write_text(json.dumps(report, indent=2) + "\n")
         (folder / "README.md").write_text(card(to.name, config, rows, report, settings, count, machine or machine_text()))
 
@@ -241,6 +283,6 @@ def _account(report: dict) -> list[str]:
         "",
         f"On {costs['threads']} threads ({costs['stream']}) a plain token takes {plain:.1f} ms, a drafted one {step:.1f} ms ({step / plain:.0%} of it; the first of a draft {costs['first']:.1f} ms more), and the target's forward over 2, 3, 4 and 5 tokens {verify['2']:.1f}, {verify['3']:.1f}, {verify['4']:.1f} and {verify['5']:.1f} ms. "
         f"One drafted token so costs {needed:.2f} plain tokens an iteration, and pays as soon as more than {needed - 1:.0%} of such single guesses are accepted; for a ratio of 1.2 it takes {1.2 * needed - 1:.0%}. "
-        f"Best by these costs: lookahead {best['lookahead']}, {best['predicted_ratio']:.2f} times plain decoding.",
+        f"Best by these costs: constant lookahead {best['lookahead']}, {best['predicted_ratio']:.2f} times plain decoding; dynamic with lookahead {report['dynamic']['lookahead']} and threshold {report['dynamic']['threshold']:g}, {report['dynamic']['predicted_ratio']:.2f} times, which `generation_config.json` asks for.",
         "",
     ]

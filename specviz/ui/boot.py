@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
-from specviz.decoding import METHODS
+from specviz.decoding import METHODS, MethodConfig
 from specviz.figures.theme import FONT, MONO, NEUTRALS, Look, as_plain, css_variables
 from specviz.models import zoo
 from specviz.ui import published, recorded, static
@@ -74,12 +75,24 @@ def described(pair: zoo.Pair, shelf: Shelf) -> dict[str, Any]:
         "draft": pair.draft,
         "method": pair.method,
         "exit_layer": pair.exit_layer,
+        "settings": asked_for(pair.draft),
         "title": pair.target + (f" + {pair.draft}" if pair.draft else ""),
         "layers": shelf.layers(pair.target) or layers(pair.target),
         "chat": target is None or "instruct" in target.where.lower() or pair.target == "smollm2",
         "task": pair.task,
         "fetch_bytes": 0,
     }
+
+
+def asked_for(draft: str | None) -> dict[str, dict[str, Any]]:
+    """The settings that a shipped draft's generation config asks for, as transformers reads it, by method."""
+    entry = zoo.find(draft) if draft else None
+    path = zoo.ASSETS / entry.where / "generation_config.json" if entry and entry.shipped else None
+    given = json.loads(path.read_text(encoding="utf-8")) if path and path.is_file() else {}
+    if not any("assistant" in key for key in given):
+        return {}
+    config = MethodConfig.from_generation_config(SimpleNamespace(**given))
+    return {config.name: {"lookahead": config.lookahead, "threshold": config.threshold}}
 
 
 def layers(name: str) -> int:

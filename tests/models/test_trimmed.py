@@ -88,12 +88,15 @@ def test_a_composed_draft_ships_the_tokens_of_its_head(saved, tmp_path, monkeypa
     folder.mkdir(parents=True)
     draft.model.config.save_pretrained(folder)
     save_file({**weights, "head_ids": IDS.to(torch.int32)}, folder / "model.safetensors")
+    (folder / "generation_config.json").write_text('{"num_assistant_tokens": 3, "assistant_confidence_threshold": 0.7}')
     monkeypatch.setattr(zoo, "ASSETS", tmp_path / "assets")
     for name, options in (("few", {}), ("few-whole", {"whole_head": True}), ("few-8", {"int8": True})):
         entry = zoo.Entry(name, "composed", "few", "llama", "Apache-2.0", 1, "text", base=str(saved), **options)
         monkeypatch.setitem(zoo.MODELS, name, entry)
     _, few = load_pair(str(saved), "few", device="cpu")
     _, whole = load_pair(str(saved), "few-whole", device="cpu")
+    asked = MethodConfig.from_generation_config(few.model.generation_config)
+    assert (asked.name, asked.lookahead, asked.threshold) == ("dynamic", 3, 0.7)
     ids = torch.tensor([1, 50, 60])
     with torch.inference_mode():
         trimmed_logits, all_logits = (open_lean_stream(model).forward(ids) for model in (few, whole))

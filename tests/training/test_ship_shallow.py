@@ -16,7 +16,8 @@ from specviz.trace import Trace
 from specviz.training import ship_shallow as module
 from specviz.training.answers import write_answers
 from specviz.training.shallow import shallow_trainer
-from specviz.training.ship_shallow import measured, ship_shallow
+from specviz.training.ship_shallow import best_dynamic, measured, predicted_dynamic, ship_shallow
+from tests.analysis.test_cost import known_costs
 from tests.tiny import tiny_model
 from tests.training.test_shallow import CONFIG, SETTINGS, few_prompts  # noqa: F401
 
@@ -76,6 +77,19 @@ def test_counts_of_a_lookahead_follow_from_the_matches():
     one = rows[0]
     assert (one["lookahead"], one["drafted"], one["accepted"], one["tokens"]) == (1, 3, 1, 6)
     assert rows[1]["accepted"] >= one["accepted"] and rows[1]["forwards"] <= one["forwards"]
+
+
+def test_the_dynamic_method_is_predicted_from_matches_and_confidences():
+    costs = known_costs(draft="d")
+    plain = costs.plain_token()
+    # Sure and right everywhere: two drafts and one token more each time. Never sure: one draft, whatever the lookahead.
+    sure = predicted_dynamic([[True] * 9], [[0.9] * 9], costs, 2, 0.5)
+    assert sure == pytest.approx(9 * plain / (3 * float(costs.drafting(None, 2) + costs.verifying(None, 2) + costs.loop(2))))
+    assert predicted_dynamic([[True] * 9], [[0.1] * 9], costs, 8, 0.5) == pytest.approx(predicted_dynamic([[True] * 9], [[0.9] * 9], costs, 1, 0.5))
+    # What is unsure is wrong here, and what is sure is right: stopping there is the best that can be done.
+    match, belief = [[True, False, False] * 20], [[0.9, 0.2, 0.2] * 20]
+    found = best_dynamic(match, belief, costs)
+    assert found["predicted_ratio"] >= round(predicted_dynamic(match, belief, costs, 8, 0.0), 3)
 
 
 @pytest.mark.skipif(not (SHIPPED / "config.json").is_file(), reason="the draft for SmolLM2 is not shipped")

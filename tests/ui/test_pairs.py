@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 from specviz.commands import fetch as command
 from specviz.models import zoo
 from specviz.ui import boot
@@ -22,6 +24,15 @@ def test_a_shipped_draft_is_offered_before_its_target_is_fetched(monkeypatch, tm
     assert pairs["smollm2-draft"]["fetch_bytes"] == zoo.MODELS["smollm2"].download
     assert round(pairs["smollm2-draft"]["fetch_bytes"] / 1e6) == 93 and pairs["smollm2-draft"]["chat"]
     assert pairs["smollm2-draft"]["method"] == "dynamic"
+
+
+def test_a_draft_is_offered_with_the_settings_that_it_asks_for(monkeypatch, tmp_path):
+    pairs = offered(monkeypatch, tmp_path, "smollm2-draft")
+    assert pairs["smollm2-draft"]["settings"] == pairs["smollm2"]["settings"] == {}
+    asked = {"num_assistant_tokens": 3, "num_assistant_tokens_schedule": "constant", "assistant_confidence_threshold": 0.7}
+    (tmp_path / "assets" / "smollm2-draft" / "generation_config.json").write_text(json.dumps(asked))
+    pairs = {pair["name"]: pair for pair in boot.pairs(Shelf())}
+    assert pairs["smollm2-draft"]["settings"] == {"dynamic": {"lookahead": 3, "threshold": 0.7}}
 
 
 def test_a_draft_that_is_not_shipped_is_not_offered(monkeypatch, tmp_path):
