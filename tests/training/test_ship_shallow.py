@@ -103,6 +103,9 @@ def test_the_draft_for_smollm2_is_what_its_card_says():
     assert report["prompts"] >= 60
     four = report["lookaheads"][3]
     assert f"{four['accepted']} of {four['drafted']}" in card and f"{report['target_agreement']:.1%} on held-out" in card
+    asked = json.loads((SHIPPED / "generation_config.json").read_text())
+    assert asked["num_assistant_tokens"] == report["dynamic"]["lookahead"]
+    assert asked["assistant_confidence_threshold"] == report["dynamic"]["threshold"]
     weights = load_file(path)
     ids = weights.pop("head_ids")
     assert len(ids) == len(set(ids.tolist())) and int(ids.max()) < 49152
