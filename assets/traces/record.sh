@@ -19,4 +19,4 @@ unset OMP_NUM_THREADS
 record smollm2-lookup-list --target smollm2 --method prompt-lookup --max-new-tokens 100 --prompt "Repeat this list and add one fruit at its end: apples, pears, plums, cherries, apricots, peaches, quinces."
 summary=$(python -c "from specviz.analysis.prompts import load_prompts; print(load_prompts('summarisation', 'instruction')[0].text)")
 record smollm2-lookup-summary --target smollm2 --method prompt-lookup --max-new-tokens 100 --prompt "$summary"
-record smollm2-draft-leaves --pair smollm2-draft --method dynamic --max-new-tokens 100 --prompt "Explain to a child why leaves change their colour in autumn."
+record smollm2-draft-leaves --pair smollm2-draft --max-new-tokens 100 --prompt "Explain to a child why leaves change their colour in autumn."
