@@ -19,7 +19,7 @@ import torch
 from torch import Tensor, nn
 
 from specviz.errors import UsageError
-from specviz.models.trimmed import TrimmedHead, widened
+from specviz.models.trimmed import Trimmed, TrimmedHead
 
 if TYPE_CHECKING:
     from specviz.models.loading import LoadedModel
@@ -48,21 +48,17 @@ class Int8Linear(nn.Module):
         return self._product(x)
 
 
-class Int8TrimmedHead(Int8Linear):
+class Int8TrimmedHead(Trimmed, Int8Linear):
     """A :class:`TrimmedHead` with its rows in 8 bits."""
 
     def __init__(self, head: TrimmedHead):
         super().__init__(head)
         self.register_buffer("ids", head.ids)
-        self.vocabulary = head.out_features
+        self.out_features = head.out_features
 
     def forward(self, x: Tensor) -> Tensor:
         """(..., in) -> (..., vocabulary)."""
         return self.widen(super().forward(x))
-
-    def widen(self, logits: Tensor) -> Tensor:
-        """As :meth:`TrimmedHead.widen`."""
-        return widened(logits, self.ids, self.vocabulary)
 
 
 EIGHT_BITS = {nn.Linear: Int8Linear, TrimmedHead: Int8TrimmedHead}

@@ -14,11 +14,11 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from specviz.models.int8 import Int8Linear, Int8TrimmedHead, int8_product
+from specviz.models.int8 import Int8Linear, int8_product
 from specviz.models.lean_script import ScriptedLayers, compiled
 from specviz.models.loading import LoadedModel
 from specviz.models.packing import Packer
-from specviz.models.trimmed import TrimmedHead
+from specviz.models.trimmed import Trimmed
 
 # (n, in) -> (n, out), and the same with something to add to the result: (n, in), (n, out) -> (n, out)
 Linear = Callable[[Tensor], Tensor]
@@ -81,7 +81,7 @@ class LeanWeights:
             self.head: Linear = int8_product([head])
         else:
             self.head = _linear(head.weight.data.t(), None, packer)
-        if isinstance(head, (TrimmedHead, Int8TrimmedHead)):
+        if isinstance(head, Trimmed):
             few = self.head
             self.head = lambda x: head.widen(few(x))
         self.scripted = None if packer.used else self._scripted()
@@ -227,7 +227,7 @@ def _fits(model: nn.Module) -> bool:
         )
     ]
     head = model.get_output_embeddings()
-    kinds = {type(part) for part in (*parts, head) if type(part) not in (TrimmedHead, Int8TrimmedHead)}
+    kinds = {type(part) for part in (*parts, head) if not isinstance(part, Trimmed)}
     if kinds not in ({nn.Linear}, {Int8Linear}) or head.bias is not None:
         return False
     return decoder.rotary_emb.rope_type in _FIXED_ROTATIONS

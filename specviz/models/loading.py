@@ -24,11 +24,11 @@ from transformers.utils import logging
 
 from specviz.errors import UsageError
 from specviz.models.composed import compose
-from specviz.models.int8 import Int8TrimmedHead, quantised
+from specviz.models.int8 import quantised
 from specviz.models.locate import bring, locate
 from specviz.models.memory import SPARE, check_fits
 from specviz.models.pairing import check_pair
-from specviz.models.trimmed import TrimmedHead
+from specviz.models.trimmed import Trimmed
 from specviz.models.weights import count_weights, weight_files
 from specviz.models.zoo import Entry
 
@@ -80,7 +80,7 @@ def wrap(model: PreTrainedModel, tokenizer: PreTrainedTokenizerFast, name: str, 
         dtype=model.dtype,
         eos_ids=_eos_ids(model, tokenizer),
         context=_context(model.config),
-        vocab_size=model.config.vocab_size if head is None or isinstance(head, (TrimmedHead, Int8TrimmedHead)) else head.weight.shape[0],
+        vocab_size=model.config.vocab_size if head is None or isinstance(head, Trimmed) else head.weight.shape[0],
         is_encoder_decoder=bool(model.config.is_encoder_decoder),
     )
 

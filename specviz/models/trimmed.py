@@ -10,7 +10,19 @@ import torch
 from torch import Tensor, nn
 
 
-class TrimmedHead(nn.Module):
+class Trimmed:
+    """A head whose product has columns for the tokens ``ids`` (kept,) alone, of ``out_features`` that there are."""
+
+    ids: Tensor
+    out_features: int
+
+    def widen(self, logits: Tensor) -> Tensor:
+        """(..., kept) -> (..., vocabulary), -inf for every other token."""
+        wide = torch.full((*logits.shape[:-1], self.out_features), -torch.inf, dtype=logits.dtype, device=logits.device)
+        return wide.index_copy_(-1, self.ids, logits)
+
+
+class TrimmedHead(Trimmed, nn.Module):
     """weight (kept, hidden): the rows of the tokens ``ids`` (kept,); logits have ``vocabulary`` columns."""
 
     bias = None
@@ -24,16 +36,6 @@ class TrimmedHead(nn.Module):
     def forward(self, hidden: Tensor) -> Tensor:
         """(..., hidden) -> (..., vocabulary)."""
         return self.widen(hidden @ self.weight.t())
-
-    def widen(self, logits: Tensor) -> Tensor:
-        """(..., kept) -> (..., vocabulary)."""
-        return widened(logits, self.ids, self.out_features)
-
-
-def widened(logits: Tensor, ids: Tensor, vocabulary: int) -> Tensor:
-    """(..., kept) -> (..., vocabulary), -inf where ``ids`` names no column."""
-    wide = torch.full((*logits.shape[:-1], vocabulary), -torch.inf, dtype=logits.dtype, device=logits.device)
-    return wide.index_copy_(-1, ids, logits)
 
 
 def trim(model, ids: Tensor) -> None:

@@ -138,8 +138,8 @@ DISTILL = TrainConfig(
 SHALLOW = TrainConfig(
     "shallow",
     tokens=3_000_000,
-    # Tried over 86 thousand tokens each: small steps learn most (a batch of 256, 512, 1024: 28, 26, 20 % of the target's picks
-    # are found), layers from the middle a little more than the last ones (29 %), 4e-3 and the target's choice sharpened less.
+    # Tried over 68 to 86 thousand tokens each: small steps learn most (a batch of 256, 512, 1024: 28, 26, 23 % of the target's
+    # picks are found), layers from the middle a little more than the last ones (29 %), 4e-3 and a sharper target less.
     kept_layers=(0, 1, 12, 22),
     head_tokens=8192,
     batch_tokens=256,
