@@ -175,12 +175,11 @@ class Runs:
             for run in self._runs.values():
                 if run.state == "waiting" and not run.claimed and at - run.touched > self.limits.abandoned_seconds:
                     run.state = "stopped"
-            over, size = len(self._runs) - self.limits.runs_kept, 0
+            size = 0
             for name, run in reversed(list(self._runs.items())):
                 size += run.size()
                 if size > self.limits.kept_bytes and run.ended and run is not newest:
                     del self._runs[name]
             for name, run in list(self._runs.items()):
-                if run.ended and (at - run.touched > self.limits.keep_seconds or over > 0):
+                if run.ended and (at - run.touched > self.limits.keep_seconds or len(self._runs) > self.limits.runs_kept):
                     del self._runs[name]
-                    over -= 1

@@ -134,3 +134,14 @@ def test_oldest_records_make_room_when_they_are_large():
     kept = [runs.get(run.id) is not None for run in made]
     assert kept[-1] and not kept[0] and kept == sorted(kept)
     assert sum(run.size() for run, there in zip(made, kept, strict=True) if there) <= 25_000 or sum(kept) == 1
+
+
+def test_what_was_forgotten_for_its_size_is_not_counted_again():
+    trace = handmade.trace(iterations=20)
+    records = [trace.header, *trace.iterations, trace.footer]
+    one = Runs(Limits()).finished("upload", records).size()
+    runs = Runs(Limits(kept_bytes=3 * one + 1, runs_kept=100))
+    made = [runs.finished("upload", records) for _ in range(3)]
+    runs.limits = Limits(kept_bytes=2 * one + 1, runs_kept=2)  # both limits are passed by one run
+    runs.expire()
+    assert [runs.get(run.id) is not None for run in made] == [False, True, True]
