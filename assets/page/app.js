@@ -143,7 +143,8 @@ class App {
     const start = (text, file) => {
       const trace = parseLines(text);
       if (!trace.header) return;
-      watch.stage.show(trace, { kind: file ? "recorded" : "uploaded", file, check: trace.footer ? null : { kind: "stopped" } });
+      const { check: checked } = traces.find((one) => one.file === file) ?? {};
+      watch.stage.show(trace, { kind: file ? "recorded" : "uploaded", file, check: trace.footer ? checked : { kind: "stopped" } });
       watch.stage.player.setSpeed(watch.stage.player.comfortable());
       emit("run", { trace, file });
       if (matchMedia("(prefers-reduced-motion: reduce)").matches) watch.stage.player.seek(trace.ticks);

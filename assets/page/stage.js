@@ -1,5 +1,6 @@
 // The stage: strip, transport, the numbers under it and the token card. One for every run, live or recorded.
 
+import { accountOf } from "./account.js";
 import { ICONS, clear, h, icon, language, named, number, on, percent, seconds, t } from "./dom.js";
 import { Player, SPEEDS } from "./player.js";
 import { Strip, TokenCard } from "./strip.js";
@@ -143,8 +144,9 @@ export class Stage {
     this.verdict.append(
       h("span", { class: "sv-verdict-mark", "aria-hidden": "true", text: marks[check.kind] ?? "\u2013" }),
       h("div", {},
-        h("strong", { text: t(`verdict.${check.kind}`, check) }),
-        (check.reasons ?? []).map((reason) => h("p", { class: "sv-small", text: t(reason.key, formatted(reason.values)) }))));
+        h("strong", { text: t(`verdict.${check.kind}`, formatted(check)) }),
+        (check.reasons ?? []).map((reason) => h("p", { class: "sv-small", text: t(reason.key, formatted(reason.values)) })),
+        accountOf(check)));
   }
 }
 

@@ -1,6 +1,6 @@
 // View 1, Watch: a prompt in, and every guess and verdict as it happens.
 
-import { emit, h, number, t } from "./dom.js";
+import { emit, h, t } from "./dom.js";
 import { Controls } from "./controls.js";
 import { Files } from "./files.js";
 import { LiveFigures } from "./live.js";
@@ -85,8 +85,7 @@ export class Watch {
   }
 
   #check(end) {
-    if (end.check) return { ...end.check, speedup: number(end.check.speedup ?? NaN) };
-    return { kind: end.state === "stopped" ? "stopped" : (this.request?.temperature ?? 0) > 0 ? "sampled" : "unchecked" };
+    return end.check ?? { kind: end.state === "stopped" ? "stopped" : (this.request?.temperature ?? 0) > 0 ? "sampled" : "unchecked" };
   }
 }
 

@@ -10,6 +10,7 @@ from collections import deque
 from contextlib import nullcontext
 from pathlib import Path
 
+from specviz.analysis.account import account
 from specviz.commands._models import add_model_arguments, load_models
 from specviz.commands._progress import Printer
 from specviz.commands._terminal import StripPrinter, summary_rows, table
@@ -106,7 +107,7 @@ def run(args: argparse.Namespace) -> int:
     if args.json:
         print(json.dumps(as_json(trace, check), ensure_ascii=False))
     else:
-        print("\n" + table(summary_rows(trace) + check_rows(check)))
+        print("\n" + table(summary_rows(trace) + check_rows(trace, check)))
     if args.out:
         print(f"written to {args.out}", file=sys.stderr)
     return 0 if check is None or check.identical or check.near_tie else 1
@@ -140,11 +141,13 @@ def _follow(records, args: argparse.Namespace) -> Trace:
     return trace
 
 
-def check_rows(check: Check | None) -> list[tuple[str, str]]:
+def check_rows(trace: Trace, check: Check | None) -> list[tuple[str, str]]:
     if check is None:
         return []
     speed = "not known" if check.speedup is None else f"{check.speedup:.2f} times the target alone"
-    return [("check", check.verdict()), ("speed-up", speed)]
+    spent = account(trace, check.plain_trace)
+    why = [("account", spent.sentence())] if spent else []
+    return [("check", check.verdict()), ("speed-up", speed), *why]
 
 
 def as_json(trace: Trace, check: Check | None) -> dict:
@@ -160,6 +163,7 @@ def as_json(trace: Trace, check: Check | None) -> dict:
         "end": trace.footer.end if trace.footer else None,
         "metrics": measure(trace).as_dict(),
         "check": check.as_dict() if check else None,
+        "account": spent.as_dict() if check and (spent := account(trace, check.plain_trace)) else None,
     }
 
 

@@ -44,7 +44,7 @@ class Int8Linear(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         """(..., in) -> (..., out)."""
         if self._product is None:  # packed when it is first needed: the lean layers pack their own
-            self._product = int8_product([self])
+            self._product = int8_product(*packed([self]))
         return self._product(x)
 
 
@@ -64,29 +64,38 @@ class Int8TrimmedHead(Trimmed, Int8Linear):
 EIGHT_BITS = {nn.Linear: Int8Linear, TrimmedHead: Int8TrimmedHead}
 
 
-def int8_product(modules: Sequence[Int8Linear]) -> Callable[[Tensor], Tensor]:
-    """The product with the weights of several modules side by side: (..., in) -> (..., sum of out)."""
+# Two columns that meet weights of 0 hold the range of activations at -1..1, whatever the tokens of a call are.
+ENDS = torch.tensor([[1.0, -1.0]])
+LEAST = 1e-12  # what a row is divided by at least
+
+
+def narrow() -> bool:
+    """Without VNNI, pairs of products are summed in 16 bits: activations then get 7 bits, so that nothing overflows."""
+    return not torch.cpu._is_vnni_supported()
+
+
+def packed(modules: Sequence[Int8Linear]) -> tuple[torch.ScriptObject, Tensor | None]:
+    """The weights of several modules side by side, with two columns of zeros more, as ``quantized.linear_dynamic`` takes
+    them, and their bias."""
     scales = torch.cat([module.scales for module in modules]).double()
-    values = torch.cat([module.weight for module in modules])
+    values = torch.nn.functional.pad(torch.cat([module.weight for module in modules]), (0, 2))
     bias = None if modules[0].bias is None else torch.cat([module.bias for module in modules])
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # announces a removal in a release behind the ones that are allowed here
         zeros = torch.zeros(len(scales), dtype=torch.long)
-        padded = torch.nn.functional.pad(values, (0, 2))
-        packed = torch.ops.quantized.linear_prepack(
-            torch._make_per_channel_quantized_tensor(padded, scales, zeros, 0), None
-        )
-    multiply = torch.ops.quantized.linear_dynamic
-    # Without VNNI, pairs of products are summed in 16 bits: activations then get 7 bits, so that nothing overflows.
-    narrow = not torch.cpu._is_vnni_supported()
-    # Two columns that meet weights of 0 hold the range at -1..1, whatever the tokens of a call are.
-    ends = torch.tensor([[1.0, -1.0]])
+        exact = torch._make_per_channel_quantized_tensor(values, scales, zeros, 0)
+        return torch.ops.quantized.linear_prepack(exact, None), bias
+
+
+def int8_product(weights: torch.ScriptObject, bias: Tensor | None) -> Callable[[Tensor], Tensor]:
+    """The product with ``packed`` weights: (..., in) -> (..., sum of out)."""
+    multiply, few = torch.ops.quantized.linear_dynamic, narrow()
 
     def product(x: Tensor) -> Tensor:
         rows = x.reshape(-1, x.shape[-1])
-        size = rows.abs().amax(dim=1, keepdim=True).clamp_(min=1e-12)
-        y = multiply(torch.cat((rows / size, ends.expand(len(rows), 2)), dim=1), packed, narrow).mul_(size)
-        return (y if bias is None else y.add_(bias)).view(*x.shape[:-1], len(scales))
+        size = rows.abs().amax(dim=1, keepdim=True).clamp_(min=LEAST)
+        y = multiply(torch.cat((rows / size, ENDS.expand(len(rows), 2)), dim=1), weights, few).mul_(size)
+        return (y if bias is None else y.add_(bias)).view(*x.shape[:-1], y.shape[-1])
 
     return product
 

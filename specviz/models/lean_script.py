@@ -10,26 +10,26 @@ import warnings
 import torch
 from torch import Tensor, nn
 
+from specviz.models.int8 import ENDS, LEAST
+
 MOST_TOKENS = 8  # longer blocks spend their time in arithmetic
 
 
 class ScriptedLayers(nn.Module):
     """qkv, output, gate_up, down: one matrix (in, out) a layer. qkv_bias: one bias a layer, or empty.
-    embedding: (V, d), head: (d, V). eps: that of the norms, times d."""
+    embedding: (V, d), head: (d, rows). head_ids: the tokens (rows,), ascending, whose logits a trimmed head gives, or empty,
+    where it gives all of them. eps: that of the norms, times d."""
 
-    qkv: list[Tensor]
     qkv_bias: list[Tensor]
-    output: list[Tensor]
-    gate_up: list[Tensor]
-    down: list[Tensor]
 
     def __init__(
-        self, qkv, qkv_bias, output, gate_up, down, embedding: Tensor, head: Tensor, query_heads: int, key_heads: int,
-        head_dim: int, eps: float,
+        self, qkv, qkv_bias, output, gate_up, down, embedding: Tensor, head, head_ids: Tensor, query_heads: int,
+        key_heads: int, head_dim: int, eps: float,
     ):
         super().__init__()
         self.qkv, self.qkv_bias, self.output, self.gate_up, self.down = qkv, qkv_bias, output, gate_up, down
-        self.embedding, self.head_weight = embedding, head
+        self.embedding, self.head_matrix, self.head_ids = embedding, head, head_ids
+        self.layers = len(down)
         self.query_heads, self.key_heads, self.head_dim = query_heads, key_heads, head_dim
         # A tensor: a number would be made into one, of another type, and converted, at every use.
         self.eps = torch.full((1, 1, 1), eps)
@@ -52,8 +52,7 @@ class ScriptedLayers(nn.Module):
         new_keys, past_keys = own_keys.narrow(3, start, count).unbind(), own_keys.narrow(3, 0, end).unbind()
         new_values, past_values = own_values.narrow(2, start, count).unbind(), own_values.narrow(2, 0, end).unbind()
         for i in range(first, last):
-            x = self._normed(states, norms[2 * i])
-            heads = torch.addmm(self.qkv_bias[i], x, self.qkv[i]) if len(self.qkv_bias) > 0 else torch.mm(x, self.qkv[i])
+            heads = self._qkv(self._normed(states, norms[2 * i]), i)
             plain, value = heads.view(count, -1, head_dim).split_with_sizes([query_heads + key_heads, key_heads], 1)
             queries, key = torch.bmm(plain, turns).split_with_sizes([query_heads, key_heads], 1)
             new_keys[i - first].copy_(key.permute(1, 2, 0))
@@ -69,10 +68,27 @@ class ScriptedLayers(nn.Module):
             seen = torch.bmm(scores.softmax(-1), past_values[i - first])
             if count > 1:
                 seen = seen.view(key_heads, count, -1).transpose(0, 1)
-            states = torch.addmm(states, seen.reshape(count, -1), self.output[i])
-            gate, up = torch.mm(self._normed(states, norms[2 * i + 1]), self.gate_up[i]).chunk(2, 1)
-            states = torch.addmm(states, torch.nn.functional.silu(gate, inplace=True).mul_(up), self.down[i])
+            states = self._add_output(states, seen.reshape(count, -1), i)
+            gate, up = self._gate_up(self._normed(states, norms[2 * i + 1]), i).chunk(2, 1)
+            states = self._add_down(states, torch.nn.functional.silu(gate, inplace=True).mul_(up), i)
         return states
+
+    # The products, which another kind of weights makes otherwise: x (n, in), layer i.
+
+    def _qkv(self, x: Tensor, i: int) -> Tensor:
+        return torch.addmm(self.qkv_bias[i], x, self.qkv[i]) if len(self.qkv_bias) > 0 else torch.mm(x, self.qkv[i])
+
+    def _add_output(self, states: Tensor, x: Tensor, i: int) -> Tensor:
+        return torch.addmm(states, x, self.output[i])
+
+    def _gate_up(self, x: Tensor, i: int) -> Tensor:
+        return torch.mm(x, self.gate_up[i])
+
+    def _add_down(self, states: Tensor, x: Tensor, i: int) -> Tensor:
+        return torch.addmm(states, x, self.down[i])
+
+    def _head(self, x: Tensor) -> Tensor:
+        return torch.mm(x, self.head_matrix)
 
     def _normed(self, x: Tensor, norm: Tensor) -> Tensor:
         """x / sqrt(sum(x^2) + eps) * norm, for x (n, d): as a product of each row with itself it is two operations less."""
@@ -82,7 +98,14 @@ class ScriptedLayers(nn.Module):
     @torch.jit.export
     def head(self, states: Tensor, norms: list[Tensor]) -> Tensor:
         """Final norm and LM head: (n, d) -> logits (n, V)."""
-        return torch.mm(self._normed(states, norms[-1]), self.head_weight)
+        return self._widened(self._head(self._normed(states, norms[-1])), self.embedding.size(0))
+
+    def _widened(self, logits: Tensor, size: int) -> Tensor:
+        """Of a trimmed head, (n, rows) -> (n, size), -inf for every other token."""
+        if len(self.head_ids) == 0:
+            return logits
+        wide = torch.full((logits.size(0), size), float("-inf"))
+        return wide.index_copy_(1, self.head_ids.narrow(0, 0, logits.size(1)), logits)
 
     @torch.jit.export
     def logits(
@@ -91,7 +114,7 @@ class ScriptedLayers(nn.Module):
     ) -> Tensor:
         """Everything from token ids (n,) to the logits (keep, V) of the last ``keep``."""
         states = torch.nn.functional.embedding(ids, self.embedding)
-        states = self.forward(states, norms, keys, values, turns, mask, start, 0, len(self.down))
+        states = self.forward(states, norms, keys, values, turns, mask, start, 0, self.layers)
         return self.head(states.narrow(0, states.size(0) - keep, keep), norms)
 
     @torch.jit.export
@@ -110,6 +133,7 @@ class ScriptedLayers(nn.Module):
         rows: list[Tensor] = []
         states: list[Tensor] = []
         going = True
+        kept = vocabulary if len(self.head_ids) == 0 else int((self.head_ids < vocabulary).sum())
         while going or read_last:
             count = feed.size(0)
             x = torch.nn.functional.embedding(feed, self.embedding)
@@ -118,14 +142,52 @@ class ScriptedLayers(nn.Module):
             at += count
             if not going:
                 break
-            row = self.head(states[-1].narrow(0, count - 1, 1), norms).narrow(1, 0, vocabulary)
+            # Over the tokens of a trimmed head alone: the others have no probability.
+            row = self._head(self._normed(states[-1].narrow(0, count - 1, 1), norms[-1])).narrow(1, 0, kept)
             feed = row.argmax(-1)
+            if len(self.head_ids) > 0:
+                feed = self.head_ids.index_select(0, feed)
             tokens.append(feed)
             rows.append(row)
             going = len(tokens) < most and int(feed) not in ends
             if going and threshold > 0.0:
                 going = float(row.softmax(-1).max()) >= threshold
-        return torch.cat(tokens), torch.cat(rows), torch.cat(states)
+        return torch.cat(tokens), self._widened(torch.cat(rows), vocabulary), torch.cat(states)
+
+
+class ScriptedInt8Layers(ScriptedLayers):
+    """The same with weights in 8 bits: qkv, output, gate_up, down and head hold what ``int8.packed`` made of them.
+    narrow: see there."""
+
+    def __init__(self, *parts, narrow: bool):
+        super().__init__(*parts)
+        self.narrow = narrow
+        self.ends, self.least = ENDS, LEAST
+
+    def _ranged(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        size = x.abs().amax(1, True).clamp_min_(self.least)
+        return torch.cat((x / size, self.ends.expand(x.size(0), 2)), 1), size
+
+    def _qkv(self, x: Tensor, i: int) -> Tensor:
+        x, size = self._ranged(x)
+        y = torch.ops.quantized.linear_dynamic(x, self.qkv[i], self.narrow).mul_(size)
+        return y.add_(self.qkv_bias[i]) if len(self.qkv_bias) > 0 else y
+
+    def _add_output(self, states: Tensor, x: Tensor, i: int) -> Tensor:
+        x, size = self._ranged(x)
+        return torch.addcmul(states, torch.ops.quantized.linear_dynamic(x, self.output[i], self.narrow), size)
+
+    def _gate_up(self, x: Tensor, i: int) -> Tensor:
+        x, size = self._ranged(x)
+        return torch.ops.quantized.linear_dynamic(x, self.gate_up[i], self.narrow).mul_(size)
+
+    def _add_down(self, states: Tensor, x: Tensor, i: int) -> Tensor:
+        x, size = self._ranged(x)
+        return torch.addcmul(states, torch.ops.quantized.linear_dynamic(x, self.down[i], self.narrow), size)
+
+    def _head(self, x: Tensor) -> Tensor:
+        x, size = self._ranged(x)
+        return torch.ops.quantized.linear_dynamic(x, self.head_matrix, self.narrow).mul_(size)
 
 
 def compiled(layers: ScriptedLayers):

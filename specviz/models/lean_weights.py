@@ -10,12 +10,13 @@ from __future__ import annotations
 import weakref
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from specviz.models.int8 import Int8Linear, int8_product
-from specviz.models.lean_script import ScriptedLayers, compiled
+from specviz.models.int8 import Int8Linear, int8_product, narrow, packed
+from specviz.models.lean_script import ScriptedInt8Layers, ScriptedLayers, compiled
 from specviz.models.loading import LoadedModel
 from specviz.models.packing import Packer
 from specviz.models.trimmed import Trimmed
@@ -73,19 +74,21 @@ class LeanWeights:
         head = model.get_output_embeddings()
         self._remember(head.weight, self.embedding, self.final_norm)
         packer = Packer(sum(weight.numel() for weight in model.parameters()), self.embedding.device, self.embedding.dtype)
-        self._plain: list[tuple[Tensor, Tensor | None]] = []  # the matrices in order, as long as none is packed
+        self._plain: list[tuple[Any, Tensor | None]] = []  # the matrices in order, as long as the packer took none
         self.layers = [self._layer(block, packer) for block in decoder.layers]
-        # The compiled loop knows whole heads in full precision only.
-        self.head_weight: Tensor | None = head.weight.data.t() if type(head) is nn.Linear else None
+        head_ids = head.ids if isinstance(head, Trimmed) else torch.empty(0, dtype=torch.long)
         if isinstance(head, Int8Linear):
-            self.head: Linear = int8_product([head])
+            head_matrix, _ = packed([head])
+            self.head: Linear = int8_product(head_matrix, None)
         else:
-            self.head = _linear(head.weight.data.t(), None, packer)
+            head_matrix = head.weight.data.t()
+            self.head = _linear(head_matrix, None, packer)
         if isinstance(head, Trimmed):
             few = self.head
             self.head = lambda x: head.widen(few(x))
-        self.scripted = None if packer.used else self._scripted()
-        self.kind = "lean+int8" if isinstance(first.q_proj, Int8Linear) else "lean+packed" if packer.used else "lean"
+        eight = isinstance(first.q_proj, Int8Linear)
+        self.scripted = None if packer.used else self._scripted(head_matrix, head_ids, eight)
+        self.kind = "lean+int8" if eight else "lean+packed" if packer.used else "lean"
         if packer.used:  # copies do not follow a weight that is trained: its version tells
             self._places = [(weight, place, weight._version) for weight, place, _ in self._places]
         if not any(hook is _contiguous for hook in model._state_dict_hooks.values()):
@@ -111,11 +114,11 @@ class LeanWeights:
                 self._tables = cos.contiguous(), torch.cat((-sin[:, :half], sin[:, half:]), dim=-1)
         return self._tables
 
-    def _scripted(self):
+    def _scripted(self, head, head_ids: Tensor, eight: bool):
         """The layers compiled, where they are of the kind that the compiled loop knows; else None."""
         weight = self.embedding
         simple = self.silu and not any(layer.head_norms is not None or layer.window for layer in self.layers)
-        if not simple or weight.device.type != "cpu" or weight.dtype != torch.float32 or self.head_weight is None:
+        if not simple or weight.device.type != "cpu" or weight.dtype != torch.float32 or eight != (not isinstance(head, Tensor)):
             return None
         groups = [self._plain[place :: len(_GROUPS)] for place in range(len(_GROUPS))]
         if len(self._plain) != len(_GROUPS) * len(self.layers) or any(
@@ -124,10 +127,11 @@ class LeanWeights:
             return None
         biases = [bias for _, bias in groups[0] if bias is not None]
         qkv, output, gate_up, down = ([matrix for matrix, _ in group] for group in groups)
-        return compiled(ScriptedLayers(
-            qkv, biases, output, gate_up, down, weight.data, self.head_weight, self.query_heads, self.key_heads,
-            self.head_dim, weight.shape[1] * self.eps,
-        ))
+        parts = (
+            qkv, biases, output, gate_up, down, weight.data, head, head_ids, self.query_heads, self.key_heads, self.head_dim,
+            weight.shape[1] * self.eps,
+        )
+        return compiled(ScriptedInt8Layers(*parts, narrow=narrow()) if eight else ScriptedLayers(*parts))
 
     def _layer(self, block: nn.Module, packer: Packer) -> LeanLayer:
         attention, mlp = block.self_attn, block.mlp
@@ -154,16 +158,19 @@ class LeanWeights:
     def _side_by_side(self, group: tuple[nn.Module, ...], packer: Packer) -> Linear:
         """One product that gives the results of all modules, one behind the other."""
         if isinstance(group[0], Int8Linear):
-            self._remember(*(module.weight for module in group))
-            return int8_product(group)
+            return int8_product(*self._int8(group))
         return _linear(*self._matrix(group), packer)
 
     def _adding(self, module: nn.Module, packer: Packer) -> AddingLinear:
         if isinstance(module, Int8Linear):
-            self._remember(module.weight)
-            product = int8_product([module])
+            product = int8_product(*self._int8((module,)))
             return lambda x, residual: product(x).add_(residual)
         return _adding_linear(*self._matrix((module,)), packer)
+
+    def _int8(self, group: tuple[Int8Linear, ...]):
+        self._remember(*(module.weight for module in group))
+        self._plain.append(packed(group))
+        return self._plain[-1]
 
     def _matrix(self, group: tuple[nn.Linear, ...]) -> tuple[Tensor, Tensor | None]:
         """One matrix (in, out) and one bias (out,) of modules side by side; their parameters become views of them."""

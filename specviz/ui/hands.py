@@ -18,6 +18,7 @@ import torch
 
 from specviz.models.loading import LoadedModel
 from specviz.models.packing import usable_cores
+from specviz.ui.limits import public
 
 # Up to here one core computes a token sooner than two agree on their shares, and the browser keeps the other.
 SMALL_BYTES = 64_000_000
@@ -77,3 +78,11 @@ def share_cores(*models: LoadedModel | None) -> None:
         return
     size = sum(weights.nbytes for loaded in here for weights in loaded.model.parameters())
     torch.set_num_threads(1 if size < SMALL_BYTES else usable_cores())
+
+
+def shared_with_browser(*models: LoadedModel | None) -> bool:
+    """Does the visitor's browser, drawing a run, take time from the models? So where it probably is on this machine and they
+    compute on all of its cores. Asked by the thread that computes."""
+    here = [loaded for loaded in models if loaded is not None]
+    on_cores = any(loaded.device.type == "cpu" for loaded in here)
+    return on_cores and not public() and torch.get_num_threads() >= usable_cores()

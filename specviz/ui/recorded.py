@@ -7,8 +7,12 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from specviz.trace import read_trace
+from specviz.ui.verdict import verdict
+
 ASSETS = Path(__file__).resolve().parents[2] / "assets"
 TRACES = ASSETS / "traces"
+PLAIN = TRACES / "plain"  # the target alone on the same prompts, recorded beside them, each under its run's name
 
 # The run on which the page opens: one with every fate in it, by a pair that anyone has.
 FIRST = "tiny-constant-code.jsonl"
@@ -16,7 +20,7 @@ FIRST = "tiny-constant-code.jsonl"
 
 @cache
 def catalogue() -> list[dict[str, Any]]:
-    """One entry a recorded run, the first one first: file name and what its header says."""
+    """One entry a recorded run, the first one first: file name, what its header says, and how it compares."""
     entries = []
     for path in sorted(TRACES.glob("*.jsonl"), key=lambda path: (path.name != FIRST, path.name)):
         with path.open(encoding="utf-8") as file:
@@ -29,9 +33,18 @@ def catalogue() -> list[dict[str, Any]]:
                 "draft": (header.get("draft") or {}).get("name"),
                 "prompt": header["prompt"][:120],
                 "command": header.get("command"),
+                "check": _checked(path),
             }
         )
     return entries
+
+
+def _checked(path: Path) -> dict[str, Any] | None:
+    """The comparison with the target alone, where that was recorded too."""
+    plain = PLAIN / path.name
+    if not plain.is_file():
+        return None
+    return verdict(read_trace(path), read_trace(plain), None) | {"recorded": True}
 
 
 def first() -> dict[str, str] | None:

@@ -9,20 +9,21 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator
-from contextlib import closing
+from contextlib import ExitStack, closing
 from dataclasses import replace
 from typing import Any
 from weakref import WeakKeyDictionary
 
 from specviz.analysis.lens import lens
 from specviz.analysis.measure import measure_probe
-from specviz.decoding import FULL_DETAIL, MethodConfig, build, check_run, decode
+from specviz.decoding import FULL_DETAIL, MethodConfig, build, decode
 from specviz.models.loading import LoadedModel, Progress, encode_prompt
 from specviz.trace import Record, Trace, to_json
-from specviz.ui.hands import share_cores
+from specviz.ui.hands import share_cores, shared_with_browser
 from specviz.ui.requests import DecodeRequest, ProbeRequest, RaceRequest, pair_of
 from specviz.ui.shelf import Shelf
 from specviz.ui.study import MAX_LOOKAHEAD, Study
+from specviz.ui.verdict import verdict
 
 Message = tuple[str, Any]
 Work = Callable[[Any, Shelf, "Progress | None"], Iterator["Message | None"]]
@@ -47,14 +48,33 @@ def decode_work(request: DecodeRequest, shelf: Shelf, report: Progress | None) -
             return
         yield "state", "checking"
         if request.method.name == "autoregressive":
-            plain = ours
-        else:
-            plain = _Collected()
-            # The same detail: a run that also notes alternatives must be compared with one that does.
-            for record in _decoded(replace(request, method=MethodConfig("autoregressive")), target, None):
-                plain.append(record)
-                yield None
-        yield "check", verdict(ours.trace(), plain.trace(), target)
+            yield "check", verdict(ours.trace(), ours.trace(), target)
+            return
+        plain, timed = _Collected(), _Collected()
+        # The same detail: a run that also notes alternatives must be compared with one that does.
+        runs = [(_decoded(replace(request, method=MethodConfig("autoregressive")), target, None), plain)]
+        if shared_with_browser(target, draft):
+            runs.append((_decoded(request, target, draft), timed))
+        yield from _in_turns(*runs)
+        yield "check", verdict(ours.trace(), plain.trace(), target, timed.trace() if timed else None)
+
+
+# Long enough that each finds the caches as it left them most of the time, short enough that both meet the same machine.
+TURN = 16  # tokens
+
+
+def _in_turns(*runs: tuple[Iterator[Record], _Collected]) -> Iterator[None]:
+    """Carry out several runs, some tokens of each in turn: a machine whose pace changes is as fast for one as for the other."""
+    with ExitStack() as ends:
+        for records, _ in runs:
+            ends.enter_context(closing(records))
+        until = 0
+        while open_runs := [run for run in runs if run[1].open]:
+            until += TURN
+            for records, collected in open_runs:
+                while collected.open and collected.tokens < until:
+                    collected.append(next(records))
+                    yield None
 
 
 # The first passes of a model lay out buffers and compile, which would be timed as slow drafting.
@@ -141,51 +161,20 @@ def probe_work(request: ProbeRequest, shelf: Shelf, report: Progress | None) -> 
 
 
 class _Collected(list):
+    """The records of a run."""
+
+    tokens = 0  # that they add
+
+    def append(self, record: Record) -> None:
+        super().append(record)
+        self.tokens += len(record.ids) if record.kind == "iteration" else 0
+
+    @property
+    def open(self) -> bool:
+        return not self or self[-1].kind != "footer"
+
     def trace(self) -> Trace:
         return Trace.collect(self)
-
-
-def verdict(trace: Trace, plain: Trace, target) -> dict[str, Any]:
-    """The comparison with the target alone as the page shows it: catalogue keys and numbers, no sentences."""
-    check = check_run(trace, target, plain)
-    out: dict[str, Any] = {
-        "kind": "identical" if check.identical else "differs",
-        "tokens": check.tokens,
-        "plain_tokens": check.plain_tokens,
-        "speedup": check.speedup,
-        "plain_seconds": plain.footer.seconds if plain.footer else None,
-        "reasons": [],
-    }
-    if not check.identical:
-        out |= {
-            "position": check.position + 1,
-            "ours": repr(check.ours[1]) if check.ours else "\u2014",
-            "theirs": repr(check.plain[1]) if check.plain else "\u2014",
-        }
-        if check.near_tie:
-            out["reasons"].append({"key": "reason.near_tie", "values": {"gap": f"{check.gap:.2g}"}})
-    if check.speedup is not None and check.speedup < 0.98 and trace.header.method.get("name") != "autoregressive":
-        out["reasons"].append(why_slow(trace, plain))
-    return out
-
-
-def why_slow(trace: Trace, plain: Trace) -> dict[str, Any]:
-    """Of the three ways to lose time, the one that lost most."""
-    drafted = sum(it.drafted for it in trace.iterations)
-    accepted = sum(it.accepted for it in trace.iterations)
-    drafting = sum(it.draft_seconds for it in trace.iterations)
-    verifying = sum(it.verify_seconds for it in trace.iterations)
-    one = sum(it.verify_seconds for it in plain.iterations) / max(1, len(plain.iterations))
-    ratio = verifying / max(1, len(trace.iterations)) / one if one else 1.0
-    rate = accepted / drafted if drafted else 0.0
-    share = drafting / (drafting + verifying) if drafting + verifying else 0.0
-    if share > 0.5 and rate >= 0.5:
-        return {"key": "reason.slow.draft", "values": {"share": round(100 * share)}}
-    if ratio > 1.5 and rate >= 0.4:
-        return {"key": "reason.slow.verify", "values": {"ratio": round(ratio, 1)}}
-    if rate >= 0.6:
-        return {"key": "reason.slow.draft", "values": {"share": round(100 * share)}}
-    return {"key": "reason.slow.acceptance", "values": {"rate": round(100 * rate)}}
 
 
 WORK: dict[str, Work] = {"decode": decode_work, "race": race_work, "probe": probe_work}

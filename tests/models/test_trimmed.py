@@ -41,6 +41,46 @@ def test_logits_are_those_of_the_whole_head_or_minus_infinity(stream):
     assert torch.isinf(found[:, outside]).all() and found.shape == wanted.shape
 
 
+@pytest.mark.parametrize("eight", [False, True])
+def test_the_compiled_layers_know_trimmed_heads_in_either_precision(eight, monkeypatch):
+    few = trimmed(tiny_model("llama"))
+    few = quantised(few) if eight else few
+    ids = torch.tensor([1, 50, 60, 70, 12, 13, 14])
+    with torch.inference_mode():
+        compiled = open_lean_stream(few)
+        assert compiled._scripted is not None and compiled.kind == ("lean+int8" if eight else "lean")
+        loop = open_lean_stream(few)
+        loop._scripted = None
+        found = []
+        for stream in (compiled, loop):
+            stream.forward(ids[:3], keep=0)
+            found.append(torch.cat([stream.forward(ids[3:4]), stream.forward(ids[4:6]), stream.head(stream.run(stream.embed(ids[6:]), 0, stream.layers))]))
+        assert torch.equal(found[0].isinf(), found[1].isinf())
+        inside = found[1].isfinite()
+        apart = (found[0] - found[1])[inside].abs().mean()
+        assert apart <= (0.02 if eight else 1e-5) * found[1][inside].abs().mean()
+
+
+@pytest.mark.parametrize("eight", [False, True])
+@pytest.mark.parametrize("vocabulary", [301, 201, 141])
+def test_a_whole_draft_is_what_single_steps_over_a_trimmed_head_give(eight, vocabulary):
+    few = trimmed(tiny_model("llama"))
+    few = quantised(few) if eight else few
+    ids = torch.tensor([1, 50, 60, 70])
+    vocabulary = min(vocabulary, few.vocab_size)
+    with torch.inference_mode():
+        at_once, single = open_lean_stream(few), open_lean_stream(few)
+        for stream in (at_once, single):
+            stream.forward(ids[:-1], keep=0)
+        tokens, rows, _ = at_once.draft(ids[-1:], 5, 0.0, [], vocabulary=vocabulary)
+        feed = ids[-1:]
+        for token, row in zip(tokens, rows, strict=True):
+            logits = single.forward(feed, keep=1)[0, :vocabulary]
+            assert torch.equal(row, logits) and int(token) == int(logits.argmax()) and int(token) in IDS
+            feed = token.view(1)
+    assert len(tokens) == 5 and rows.shape == (5, vocabulary)
+
+
 @pytest.mark.parametrize("temperature", [0.0, 0.9])
 def test_a_draft_with_a_trimmed_head_changes_no_token_and_drafts_no_other(temperature, monkeypatch):
     target = tiny_model("llama")

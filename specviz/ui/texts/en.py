@@ -122,6 +122,26 @@ TEXTS = {
         "Slower than the target alone: checking several tokens at once took {ratio} times as long as one token does on "
         "this device."
     ),
+    # where the time went
+    "account.sum": (
+        "An iteration drafted {drafted} tokens, of which {accepted} were accepted, and added {added}. It took as long as "
+        "{cost} plain tokens: {drafting} for drafting ({step} a guess), {verifying} for checking, {other} for the rest. "
+        "{added} ÷ {cost} = {speedup} times as fast as the target alone."
+    ),
+    "account.undrafted": (
+        "Nothing was drafted. An iteration added {added} tokens and took as long as {cost} plain tokens: {verifying} for the "
+        "target's forward, {other} for the rest. {added} ÷ {cost} = {speedup} times as fast as the target alone."
+    ),
+    "account.cost": "an iteration cost",
+    "account.added": "it added",
+    "account.other": "the rest",
+    "account.own": "target's own token",
+    "account.unit": "one plain token",
+    "account.timed": (
+        "Timed once more after you had watched, in turns with the target alone. While you watched, the browser drew on the "
+        "same cores: then it was {watched} times as fast."
+    ),
+    "account.recorded": "Measured on the machine on which this run was recorded.",
     # controls
     "controls.label": "What to run",
     "controls.title": "Try it yourself",

@@ -111,6 +111,24 @@ TEXTS = {
     "reason.slow.verify": (
         "ターゲット単独より遅くなりました：この装置では、複数トークンをまとめて確かめるのに、1トークンの {ratio} 倍の時間がかかりました。"
     ),
+    "account.sum": (
+        "1回の反復で {drafted} トークンを予想し、{accepted} トークンが採択され、{added} トークン進みました。かかった時間は通常の "
+        "{cost} トークン分：予想に {drafting}（1予想あたり {step}）、検証に {verifying}、その他に {other}。"
+        "{added} ÷ {cost} ＝ ターゲット単独の {speedup} 倍の速さです。"
+    ),
+    "account.undrafted": (
+        "予想はありませんでした。1回の反復で {added} トークン進み、かかった時間は通常の {cost} トークン分："
+        "ターゲットの計算に {verifying}、その他に {other}。{added} ÷ {cost} ＝ ターゲット単独の {speedup} 倍の速さです。"
+    ),
+    "account.cost": "反復の費用",
+    "account.added": "進んだ数",
+    "account.other": "その他",
+    "account.own": "ターゲット自身のトークン",
+    "account.unit": "通常の1トークン",
+    "account.timed": (
+        "表示が終わった後に、ターゲット単独と交互にもう一度計測しました。表示中はブラウザーも同じコアを使うため、{watched} 倍でした。"
+    ),
+    "account.recorded": "この実行を記録した計算機での実測です。",
     "controls.label": "実行する内容",
     "controls.title": "自分で試す",
     "controls.more": "長さ、サンプリング、チャットテンプレート",
