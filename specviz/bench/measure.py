@@ -139,11 +139,22 @@ def _begin(out: Path, setting: dict) -> list[Row]:
     if lines and not lines[-1].endswith("\n"):  # cut off in the middle of a row: that run is made again
         lines.pop()
         out.write_text("".join(lines), encoding="utf-8")
-    try:
-        first = json.loads(lines[0])["setting"]
-        rows = [Row(**json.loads(line)) for line in lines[1:]]
-    except (IndexError, KeyError, TypeError, ValueError) as error:
-        raise UsageError(f"{out} is no file of this command ({error}): give another --out") from error
+    first, rows = _parsed(out, lines)
     if first != json.loads(json.dumps(setting)):
         raise UsageError(f"{out} holds another measurement (models, prompts or settings differ): give another --out")
     return rows
+
+
+def read_rows(path: Path) -> tuple[dict, list[Row]]:
+    """Setting and rows of a finished measurement. UsageError where the file is missing or something else."""
+    try:
+        return _parsed(path, path.read_text(encoding="utf-8").splitlines())
+    except (OSError, UnicodeDecodeError) as error:
+        raise UsageError(f"{path}: {getattr(error, 'strerror', None) or 'not UTF-8 text'}") from error
+
+
+def _parsed(path: Path, lines: Sequence[str]) -> tuple[dict, list[Row]]:
+    try:
+        return json.loads(lines[0])["setting"], [Row(**json.loads(line)) for line in lines[1:]]
+    except (IndexError, KeyError, TypeError, ValueError) as error:
+        raise UsageError(f"{path} is no file of this command ({error}): give another --out") from error

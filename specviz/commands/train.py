@@ -80,6 +80,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     ship.add_argument("--before", type=Path, nargs="+", metavar="DIR", help="the runs whose weights it went on from, first one first")
     ship.add_argument("--to", type=Path, metavar="DIR", help="the model's new folder")
     ship.add_argument("--draft", type=Path, metavar="DIR", help="a draft model to measure beside it")
+    ship.add_argument("--bench", type=Path, metavar="FILE", help="what bench --out measured with the draft, for its card")
     ship.add_argument("--machine", help="what the card says about the machine")
 
 
@@ -171,7 +172,7 @@ def run(args: argparse.Namespace) -> int:
         if not args.run or not args.to:
             raise UsageError("ship needs --run DIR and --to DIR")
         if TrainConfig.load(args.run / "config.json").kind == "shallow":
-            ship_shallow(args.run, args.to, args.answers or args.run, machine=args.machine)
+            ship_shallow(args.run, args.to, args.answers or args.run, machine=args.machine, bench=args.bench)
             return 0
         ship(args.run, args.to, draft=args.draft, machine=args.machine, before=args.before)
         return 0

@@ -212,11 +212,12 @@ class ShallowTrainer(Trainer):
         return {"config": asdict(self.config), "parameters": trained, "head_tokens": len(self.kept), **self.data_facts()}
 
     def data_facts(self) -> dict:
-        """How much text there is."""
+        """How much text there is, and how many CPU threads read it."""
         measured = self.held_out.measured
         return {
             "answers": len(self.texts), "answer_tokens": len(self.texts.ids),
             "held_out_answers": len(measured.kept_out), "held_out_prompts": len(measured.prompts),
+            "threads": torch.get_num_threads(),
         }  # fmt: skip
 
     def log_changes(self, before: TrainConfig) -> None:

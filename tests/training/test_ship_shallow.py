@@ -10,6 +10,7 @@ import pytest
 import torch
 
 from specviz.decoding import MethodConfig, build, check_run, decode
+from specviz.errors import UsageError
 from specviz.models import zoo
 from specviz.models.loading import load_pair
 from specviz.trace import Trace
@@ -70,6 +71,57 @@ def test_a_draft_in_8_bits_is_measured_in_8_bits(shipped):
     assert "in 8 bits" in (folder.parent / "again" / "README.md").read_text()
     one, other = again["lookaheads"][3], report["lookaheads"][3]
     assert abs(one["accepted"] - other["accepted"]) <= 0.1 * other["drafted"]
+
+
+def race(path, draft: str = "again:int8", digest: str = "same", method: str = "constant"):
+    """A measurement as ``bench --out`` writes it: two prompts, two repetitions, the draft half as fast again."""
+    rows = [{"setting": {"draft": draft, "threads": 2, "limit": 64, "prompts": {"a": "1", "b": "2"}}}]
+    for engine, name, seconds, out in (("specviz autoregressive", "autoregressive", 3.0, "same"), ("specviz fast", method, 2.0, digest)):
+        for prompt in "ab":
+            for turn in range(2):
+                rows.append({
+                    "engine": engine, "family": "ours", "method": name, "prompt": prompt, "repetition": turn, "tokens": 64,
+                    "seconds": seconds, "digest": out, "drafted": 40 * (name != "autoregressive"), "accepted": 10, "iterations": 50,
+                })  # fmt: skip
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return path
+
+
+def test_what_a_race_measured_is_on_the_card(shipped, tmp_path):
+    base = shipped[1].parents[1]
+    again = base / "assets" / "again"
+    report = ship_shallow(base / "run", again, base, "a machine", timed=False, int8=False, bench=race(tmp_path / "race.jsonl"))
+    (row,) = report["bench"]["methods"]
+    assert row["ratio"] == row["low"] == row["high"] == 1.5 and row["acceptance"] == 0.25 and row["runs"] == 4
+    assert report["bench"]["repetitions"] == 2
+    assert "| fast | 1.50 (1.50..1.50) | 25.0% | 4 |" in (again / "README.md").read_text()
+
+
+@pytest.mark.parametrize("given", [{"draft": "other"}, {"digest": "different"}, {"method": "autoregressive"}])
+def test_a_race_of_something_else_is_refused_before_anything_is_written(given, shipped, tmp_path):
+    base = shipped[1].parents[1]
+    with pytest.raises(UsageError, match="--bench"):
+        ship_shallow(base / "run", base / "assets" / "again", base, timed=False, int8=False, bench=race(tmp_path / "race.jsonl", **given))
+    for text in (None, "not a measurement\n"):
+        path = tmp_path / "other.jsonl"
+        path.write_text(text) if text else path.unlink(missing_ok=True)
+        with pytest.raises(UsageError, match="other.jsonl"):
+            ship_shallow(base / "run", base / "assets" / "again", base, timed=False, int8=False, bench=path)
+    assert not (base / "assets" / "again").exists()
+
+
+@pytest.mark.parametrize(
+    ("rows", "words"),
+    [
+        ([{"kind": "run", "threads": 1}, {"kind": "data", "threads": 2}], " (1 to 2 CPU threads)"),
+        ([{"kind": "run", "threads": 1}], " (1 CPU thread)"),
+        ([{"kind": "run"}, {"kind": "data", "threads": 2}], ""),
+    ],
+)
+def test_the_card_tells_the_threads_where_the_log_knows_them(rows, words):
+    from specviz.training.shallow_card import _threads
+
+    assert _threads(rows) == words
 
 
 def test_counts_of_a_lookahead_follow_from_the_matches():
