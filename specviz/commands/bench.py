@@ -90,7 +90,7 @@ def _method(text: str) -> MethodConfig:
 
 
 def _threads(given: int | None) -> None:
-    from specviz.models.packing import choose_threads
+    from specviz.models.cores import choose_threads
 
     if given is not None:
         if given < 1:

@@ -26,6 +26,7 @@ from specviz.decoding import (
     decode,
 )
 from specviz.errors import UsageError
+from specviz.models.cores import share_cores
 from specviz.models.loading import LoadedModel, encode_prompt
 from specviz.trace import Trace, TraceWriter
 
@@ -90,6 +91,7 @@ def run(args: argparse.Namespace) -> int:
     sampling = Sampling(args.temperature, args.top_k, args.top_p, args.seed)
     with Printer() as progress:
         target, draft, offered = load_models(args, progress)
+    share_cores(target, draft)
     config = method_config(args, draft, offered)
     method = build(config, target, draft)
     if args.check and not sampling.greedy:

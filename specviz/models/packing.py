@@ -13,7 +13,6 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable
-from pathlib import Path
 
 import torch
 from torch import Tensor
@@ -65,25 +64,6 @@ class Packer:
         return packed if least == 1 else lambda x: packed(x) if x.size(0) >= least else plain(x)
 
 
-def usable_cores() -> int:
-    """Cores that this process may keep busy: of its affinity, or of its container's quota where that is less."""
-    affinity = getattr(os, "sched_getaffinity", None)
-    cores = len(affinity(0)) if affinity else os.cpu_count() or 1
-    quota = _quota()
-    return max(1, min(cores, quota) if quota else cores)
-
-
-def choose_threads() -> int:
-    """Set and return the number of threads that torch computes with.
-
-    torch counts the machine's cores, also in a container that may use two of them: its threads then wait for one
-    another most of the time. A number that the user set (OMP_NUM_THREADS) stays.
-    """
-    if "OMP_NUM_THREADS" not in os.environ and torch.get_num_threads() > usable_cores():
-        torch.set_num_threads(usable_cores())
-    return torch.get_num_threads()
-
-
 def _operators():
     try:
         return torch.ops.mkldnn._reorder_linear_weight, torch.ops.mkldnn._linear_pointwise
@@ -132,19 +112,3 @@ def _best_time(product: Product, x: Tensor, caches: Tensor) -> float:
         product(x)
         best = min(best, time.perf_counter() - began)
     return best
-
-
-def _quota() -> int | None:
-    """Whole cores of the container's quota, rounded up, or None without one."""
-    try:
-        quota, period = Path("/sys/fs/cgroup/cpu.max").read_text().split()
-    except (OSError, ValueError):
-        try:
-            folder = Path("/sys/fs/cgroup/cpu")
-            quota, period = ((folder / f"cpu.cfs_{name}_us").read_text() for name in ("quota", "period"))
-        except OSError:
-            return None
-    try:
-        return -(-int(quota) // int(period)) if int(quota) > 0 else None
-    except (ValueError, ZeroDivisionError):  # "max"
-        return None

@@ -6,7 +6,6 @@ Two teams on a machine's cores wait for each other at every operation: a small m
 
 from __future__ import annotations
 
-import os
 import queue
 import threading
 import time
@@ -16,12 +15,9 @@ from typing import Any
 
 import torch
 
+from specviz.models.cores import usable_cores
 from specviz.models.loading import LoadedModel
-from specviz.models.packing import usable_cores
 from specviz.ui.limits import public
-
-# Up to here one core computes a token sooner than two agree on their shares, and the browser keeps the other.
-SMALL_BYTES = 64_000_000
 
 
 class Hands:
@@ -69,15 +65,6 @@ class _Hand:
             except BaseException as error:  # it belongs to whoever asked
                 answer.set_exception(error)
             del what, answer  # a run's models must not stay in memory until the next one
-
-
-def share_cores(*models: LoadedModel | None) -> None:
-    """Set how many cores the thread that calls computes with: one for small models, else all, or what the user set."""
-    here = [loaded for loaded in models if loaded is not None]
-    if "OMP_NUM_THREADS" in os.environ or any(loaded.device.type != "cpu" for loaded in here):
-        return
-    size = sum(weights.nbytes for loaded in here for weights in loaded.model.parameters())
-    torch.set_num_threads(1 if size < SMALL_BYTES else usable_cores())
 
 
 def shared_with_browser(*models: LoadedModel | None) -> bool:

@@ -17,9 +17,10 @@ from weakref import WeakKeyDictionary
 from specviz.analysis.lens import lens
 from specviz.analysis.measure import measure_probe
 from specviz.decoding import FULL_DETAIL, MethodConfig, build, decode
+from specviz.models.cores import share_cores
 from specviz.models.loading import LoadedModel, Progress, encode_prompt
 from specviz.trace import Record, Trace, to_json
-from specviz.ui.hands import share_cores, shared_with_browser
+from specviz.ui.hands import shared_with_browser
 from specviz.ui.requests import DecodeRequest, ProbeRequest, RaceRequest, pair_of
 from specviz.ui.shelf import Shelf
 from specviz.ui.study import MAX_LOOKAHEAD, Study

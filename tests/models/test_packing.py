@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-
 import pytest
 import torch
 
@@ -77,12 +75,3 @@ def test_a_lean_stream_on_packed_weights_says_so_and_is_equal(monkeypatch):
     for weight in loaded.model.parameters():
         weight.mul_(1.1)
     assert_same(open_lean_stream(loaded).forward(ids), public_logits(loaded, ids))
-
-
-def test_threads_stay_within_the_container(monkeypatch, tmp_path):
-    files = {"/sys/fs/cgroup/cpu.max": "150000 100000\n"}
-    monkeypatch.setattr(packing.Path, "read_text", lambda self: files[str(self)])
-    monkeypatch.setattr(os, "sched_getaffinity", lambda pid: set(range(8)), raising=False)
-    assert packing.usable_cores() == 2
-    files["/sys/fs/cgroup/cpu.max"] = "max 100000\n"
-    assert packing.usable_cores() == 8

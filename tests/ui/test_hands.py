@@ -6,10 +6,8 @@ import threading
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
-import torch
 
-from specviz.ui.hands import Hands, share_cores
-from tests import tiny
+from specviz.ui.hands import Hands
 
 
 def steps(seen: list, count: int = 5):
@@ -56,13 +54,3 @@ def test_an_error_reaches_who_asked_and_frees_the_thread():
 
 def iter_once():
     yield
-
-
-def test_small_models_leave_the_other_cores_alone(monkeypatch):
-    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
-    before = torch.get_num_threads()
-    try:
-        share_cores(tiny.tiny_model("llama"), None)
-        assert torch.get_num_threads() == 1
-    finally:
-        torch.set_num_threads(before)
