@@ -12,7 +12,7 @@ record() {
   # What the run is compared with: the target alone, as detailed.
   python -m specviz decode "$@" --method autoregressive --full --out "assets/traces/plain/$name.jsonl" > /dev/null
 }
-# The page's own first example: its guesses are now right, now wrong, so that every fate is seen.
+# The first example of the page's form: its guesses are now right, now wrong, so that every fate is seen.
 even='def is_even(number: int) -> bool:
     """Return True if the number is even."""'
 # Models as small as these are fastest on one core.
@@ -25,3 +25,5 @@ record smollm2-lookup-list "--method prompt-lookup" --target smollm2 --max-new-t
 summary=$(python -c "from specviz.analysis.prompts import load_prompts; print(load_prompts('summarisation', 'instruction')[0].text)")
 record smollm2-lookup-summary "--method prompt-lookup" --target smollm2 --max-new-tokens 100 --prompt "$summary"
 record smollm2-draft-leaves "" --pair smollm2-draft --max-new-tokens 100 --prompt "Explain to a child why leaves change their colour in autumn."
+# The page opens with this one.
+record smollm2-draft-fox "" --pair smollm2-draft --max-new-tokens 100 --prompt "Tell me a short story about a fox who wanted to fly."

@@ -14,8 +14,8 @@ ASSETS = Path(__file__).resolve().parents[2] / "assets"
 TRACES = ASSETS / "traces"
 PLAIN = TRACES / "plain"  # the target alone on the same prompts, recorded beside them, each under its run's name
 
-# The run on which the page opens: one with every fate in it, by a pair that anyone has.
-FIRST = "tiny-constant-code.jsonl"
+# The run on which the page opens: most visitors think in sentences, and every fate is in it.
+FIRST = "smollm2-draft-fox.jsonl"
 
 
 @cache
