@@ -139,6 +139,7 @@ export class Stage {
     const check = this.check;
     clear(this.verdict);
     this.verdict.dataset.kind = check?.kind ?? "none";
+    this.verdict.toggleAttribute("data-recorded", Boolean(check?.recorded));
     if (!check) return;
     const marks = { identical: "\u2713", differs: "\u2260", unchecked: "\u2013", checking: "\u2026", sampled: "\u2013", stopped: "\u25a0" };
     this.verdict.append(

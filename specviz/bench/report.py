@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 
-from specviz.bench.measure import Row
+from specviz.bench.measure import Row, read_rows
+from specviz.errors import UsageError
 
 _DRAWS = 2000
 _LEVEL = 0.95
@@ -109,6 +111,26 @@ def pairings(rows: Sequence[Row]) -> list[tuple[str, str, Ratio]]:
             if result is not None:
                 found.append((name, other, result))
     return found
+
+
+def race_of_draft(path: Path, draft: str) -> dict:
+    """The ratios to plain decoding in a finished measurement, rounded, for the draft's card. UsageError where the file is
+    none, is not of this draft, or knows other methods or wrong outputs."""
+    setting, rows = read_rows(path)
+    if (setting.get("draft") or "").partition(":")[0] != draft:
+        raise UsageError(f"--bench {path}: measured with {setting.get('draft')}, not with {draft}")
+    plain, *others = lines(rows, rows[0].engine) if rows else [None]
+    if plain is None or plain.method != "autoregressive" or any(line.refused or line.acceptance is None for line in others):
+        raise UsageError(f"--bench {path}: name draft methods, and have plain decoding and right outputs in it")
+    return {
+        "threads": setting["threads"], "limit": setting["limit"], "prompts": len(setting["prompts"]),
+        "repetitions": 1 + max(row.repetition for row in rows),
+        "methods": [
+            {"engine": line.engine, "ratio": round(line.against.value, 3), "low": round(line.against.low, 3),
+             "high": round(line.against.high, 3), "acceptance": round(line.acceptance, 4), "runs": line.runs}
+            for line in others
+        ],
+    }  # fmt: skip
 
 
 def _line(own: list[Row], rows: Sequence[Row], baseline: str, right: dict[str, str]) -> Line:

@@ -166,13 +166,15 @@ def run_shallow(args: argparse.Namespace, config: TrainConfig, folder: Path) -> 
 
 def run(args: argparse.Namespace) -> int:
     if args.recipe == "ship":
+        from specviz.bench.report import race_of_draft
         from specviz.training.ship import ship
         from specviz.training.ship_shallow import ship_shallow
 
         if not args.run or not args.to:
             raise UsageError("ship needs --run DIR and --to DIR")
         if TrainConfig.load(args.run / "config.json").kind == "shallow":
-            ship_shallow(args.run, args.to, args.answers or args.run, machine=args.machine, bench=args.bench)
+            raced = race_of_draft(args.bench, args.to.name) if args.bench else None
+            ship_shallow(args.run, args.to, args.answers or args.run, machine=args.machine, bench=raced)
             return 0
         ship(args.run, args.to, draft=args.draft, machine=args.machine, before=args.before)
         return 0

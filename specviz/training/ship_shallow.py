@@ -14,8 +14,6 @@ from safetensors.torch import load_file
 from specviz.analysis.cost import Costs
 from specviz.analysis.prompts import load_prompts
 from specviz.analysis.timing import measure_costs
-from specviz.bench.measure import read_rows
-from specviz.bench.report import lines
 from specviz.errors import UsageError
 from specviz.models.int8 import quantised
 from specviz.models.loading import LoadedModel, load_model, wrap
@@ -111,15 +109,14 @@ def best_dynamic(matches: Sequence[Sequence[bool]], confidences: Sequence[Sequen
 
 def ship_shallow(
     run: Path, to: Path, answers: Path, machine: str | None = None, timed: bool = True, int8: bool = True,
-    bench: Path | None = None,
+    bench: dict | None = None,
 ) -> dict:
     """Copy the draft of ``run`` to the folder ``to`` with its log, ``evaluation.json`` and card; returns the evaluation.
 
     answers: the folder with the target's answers. timed: measure what a draft step and a verification cost here. int8:
     measure the draft with 8-bit weights, as the zoo loads it on a CPU; what is shipped is the same. bench: what
-    ``python -m specviz bench`` measured with this very draft, for the card.
+    ``bench.report.race_of_draft`` tells of this very draft, for the card.
     """
-    raced = _raced(bench, to.name) if bench else None
     config = TrainConfig.load(run / "config.json")
     target = load_model(config.target, device="cpu")
     draft = load_draft(run, config, target)
@@ -157,8 +154,8 @@ def ship_shallow(
             "verify": {str(n): round(1e3 * float(costs.verify(n)), 2) for n in range(1, 6)},
             "threads": costs.threads, "stream": costs.stream, "load": costs.load,
         }  # fmt: skip
-    if raced:
-        report["bench"] = raced
+    if bench:
+        report["bench"] = bench
     settings = AnswerSettings(**json.loads((answers / "answers" / "settings.json").read_text()))
     count = Answers(answers / "answers").written()
 
@@ -176,25 +173,6 @@ def ship_shallow(
 
     replace_folder(to, write)
     return report
-
-
-def _raced(path: Path, name: str) -> dict:
-    """The ratios of a measurement. UsageError where it is none, is not of this draft, or knows wrong outputs."""
-    setting, rows = read_rows(path)
-    if (setting.get("draft") or "").partition(":")[0] != name:
-        raise UsageError(f"--bench {path}: measured with {setting.get('draft')}, not with {name}")
-    plain, *others = lines(rows, rows[0].engine) if rows else [None]
-    if plain is None or plain.method != "autoregressive" or any(line.refused or line.acceptance is None for line in others):
-        raise UsageError(f"--bench {path}: name draft methods, and have plain decoding and right outputs in it")
-    return {
-        "threads": setting["threads"], "limit": setting["limit"], "prompts": len(setting["prompts"]),
-        "repetitions": 1 + max(row.repetition for row in rows),
-        "methods": [
-            {"engine": line.engine, "ratio": round(line.against.value, 3), "low": round(line.against.low, 3),
-             "high": round(line.against.high, 3), "acceptance": round(line.acceptance, 4), "runs": line.runs}
-            for line in others
-        ],
-    }  # fmt: skip
 
 
 @torch.no_grad()

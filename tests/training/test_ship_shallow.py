@@ -9,6 +9,7 @@ from dataclasses import replace
 import pytest
 import torch
 
+from specviz.bench.report import race_of_draft
 from specviz.decoding import MethodConfig, build, check_run, decode
 from specviz.errors import UsageError
 from specviz.models import zoo
@@ -90,7 +91,7 @@ def race(path, draft: str = "again:int8", digest: str = "same", method: str = "c
 def test_what_a_race_measured_is_on_the_card(shipped, tmp_path):
     base = shipped[1].parents[1]
     again = base / "assets" / "again"
-    report = ship_shallow(base / "run", again, base, "a machine", timed=False, int8=False, bench=race(tmp_path / "race.jsonl"))
+    report = ship_shallow(base / "run", again, base, "a machine", timed=False, int8=False, bench=race_of_draft(race(tmp_path / "race.jsonl"), "again"))
     (row,) = report["bench"]["methods"]
     assert row["ratio"] == row["low"] == row["high"] == 1.5 and row["acceptance"] == 0.25 and row["runs"] == 4
     assert report["bench"]["repetitions"] == 2
@@ -98,16 +99,14 @@ def test_what_a_race_measured_is_on_the_card(shipped, tmp_path):
 
 
 @pytest.mark.parametrize("given", [{"draft": "other"}, {"digest": "different"}, {"method": "autoregressive"}])
-def test_a_race_of_something_else_is_refused_before_anything_is_written(given, shipped, tmp_path):
-    base = shipped[1].parents[1]
+def test_a_race_of_something_else_is_refused(given, tmp_path):
     with pytest.raises(UsageError, match="--bench"):
-        ship_shallow(base / "run", base / "assets" / "again", base, timed=False, int8=False, bench=race(tmp_path / "race.jsonl", **given))
+        race_of_draft(race(tmp_path / "race.jsonl", **given), "again")
     for text in (None, "not a measurement\n"):
         path = tmp_path / "other.jsonl"
         path.write_text(text) if text else path.unlink(missing_ok=True)
         with pytest.raises(UsageError, match="other.jsonl"):
-            ship_shallow(base / "run", base / "assets" / "again", base, timed=False, int8=False, bench=path)
-    assert not (base / "assets" / "again").exists()
+            race_of_draft(path, "again")
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 RUN, STOP = "[data-do=run]", "[data-do=stop]"
+IDENTICAL = ".sv-verdict[data-kind=identical]:not([data-recorded])"  # of a run made here, not of the one that the page opens with
 DONE = re.compile(r"Finished: \d+ tokens|終わりました：\d+")
 PATIENCE = 120_000  # milliseconds: how long a loaded machine may take; nothing is asserted about time
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from specviz.models import zoo
-from tests.ui.helpers import run
+from tests.ui.helpers import IDENTICAL, run
 
 # A browser and a run.
 pytestmark = pytest.mark.slow
@@ -23,4 +23,4 @@ def test_a_folder_is_typed_and_runs(visit):
     page.wait_for_function("document.querySelector('#sv-field-pair').value.endsWith('tiny-plain')")
     assert not page.inner_text("#sv-error-pair")
     run(page)
-    page.wait_for_selector(".sv-verdict[data-kind=identical]")
+    page.wait_for_selector(IDENTICAL)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from tests.ui.helpers import PATIENCE, figures_drawn
+from tests.ui.helpers import IDENTICAL, PATIENCE, figures_drawn
 
 SMALL = "?pair=tiny&limit=32"
 
@@ -58,7 +58,7 @@ def test_exit_layers_lens_sweet_spot_and_run_at_this_layer(visit):
     page.locator(f"{panel} .sv-figure .sv-details > summary >> nth=1").click()
     assert page.locator(f"{panel} .sv-table tbody tr:visible").count() > 2
     page.click(f"{panel} .sv-study-controls .sv-chip >> nth=0")
-    page.wait_for_selector(".sv-verdict[data-kind=identical]", timeout=PATIENCE)
+    page.wait_for_selector(IDENTICAL, timeout=PATIENCE)
     assert "exit layer\u00a02" in page.inner_text(".sv-run-title")
 
 

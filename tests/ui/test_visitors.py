@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.ui import handmade
-from tests.ui.helpers import DONE, PATIENCE, RUN, STOP, lines_of, open_text, run
+from tests.ui.helpers import DONE, IDENTICAL, PATIENCE, RUN, STOP, lines_of, open_text, run
 
 VIEWS = ("watch", "explore", "layers", "race", "published", "walk")
 
@@ -93,7 +93,7 @@ def test_keyboard_alone_runs_and_reads(visit):
     page.keyboard.press("Control+a")
     page.keyboard.type("def add(a, b):")
     page.keyboard.press("Control+Enter")
-    page.wait_for_selector(".sv-verdict[data-kind=identical]", timeout=PATIENCE)
+    page.wait_for_selector(IDENTICAL, timeout=PATIENCE)
     page.focus("#sv-tab-watch")
     page.keyboard.press("ArrowRight")
     assert page.get_attribute("#sv-tab-explore", "aria-selected") == "true"
