@@ -145,7 +145,7 @@ export class Stage {
     this.verdict.append(
       h("span", { class: "sv-verdict-mark", "aria-hidden": "true", text: marks[check.kind] ?? "\u2013" }),
       h("div", {},
-        h("strong", { text: t(`verdict.${check.kind}`, formatted(check)) }),
+        h("strong", { text: t(`verdict.${check.kind}`, { ...check, speedup: number(check.speedup ?? NaN) }) }),
         (check.reasons ?? []).map((reason) => h("p", { class: "sv-small", text: t(reason.key, formatted(reason.values)) })),
         accountOf(check)));
   }

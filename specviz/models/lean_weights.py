@@ -74,7 +74,7 @@ class LeanWeights:
         head = model.get_output_embeddings()
         self._remember(head.weight, self.embedding, self.final_norm)
         packer = Packer(sum(weight.numel() for weight in model.parameters()), self.embedding.device, self.embedding.dtype)
-        self._plain: list[tuple[Any, Tensor | None]] = []  # the matrices in order, as long as the packer took none
+        self._matrices: list[tuple[Any, Tensor | None]] = []  # the matrices in order, as long as the packer took none
         self.layers = [self._layer(block, packer) for block in decoder.layers]
         head_ids = head.ids if isinstance(head, Trimmed) else torch.empty(0, dtype=torch.long)
         if isinstance(head, Int8Linear):
@@ -120,8 +120,8 @@ class LeanWeights:
         simple = self.silu and not any(layer.head_norms is not None or layer.window for layer in self.layers)
         if not simple or weight.device.type != "cpu" or weight.dtype != torch.float32 or eight != (not isinstance(head, Tensor)):
             return None
-        groups = [self._plain[place :: len(_GROUPS)] for place in range(len(_GROUPS))]
-        if len(self._plain) != len(_GROUPS) * len(self.layers) or any(
+        groups = [self._matrices[place :: len(_GROUPS)] for place in range(len(_GROUPS))]
+        if len(self._matrices) != len(_GROUPS) * len(self.layers) or any(
             bias is not None for group in groups[1:] for _, bias in group
         ):
             return None
@@ -169,8 +169,8 @@ class LeanWeights:
 
     def _int8(self, group: tuple[Int8Linear, ...]):
         self._remember(*(module.weight for module in group))
-        self._plain.append(packed(group))
-        return self._plain[-1]
+        self._matrices.append(packed(group))
+        return self._matrices[-1]
 
     def _matrix(self, group: tuple[nn.Linear, ...]) -> tuple[Tensor, Tensor | None]:
         """One matrix (in, out) and one bias (out,) of modules side by side; their parameters become views of them."""
@@ -185,7 +185,7 @@ class LeanWeights:
             for module, part in zip(group, bias.split(rows), strict=True):
                 module.bias.data = part
                 self._remember(module.bias)
-        self._plain.append((whole, bias))
+        self._matrices.append((whole, bias))
         return whole, bias
 
     def _remember(self, *weights: Tensor) -> None:

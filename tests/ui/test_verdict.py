@@ -117,3 +117,10 @@ def test_the_account_is_shown_for_live_and_for_recorded_runs(visit):
     page.evaluate("window.specviz.app.openRecorded('smollm2-draft-leaves.jsonl')")
     page.wait_for_function("/recorded/.test(document.querySelector('.sv-account').textContent)")
     assert "Identical" in page.inner_text(".sv-verdict")
+
+
+@pytest.mark.parametrize(("speedup", "shown"), [("1", "1.0\u00d7"), ("0.98765", "0.99\u00d7"), ("null", "\u2013\u00d7")])
+def test_a_speed_up_is_a_number_for_a_reader_whatever_it_is(visit, speedup, shown):
+    page = visit("?pair=tiny")
+    page.evaluate(f"window.specviz.app.view('watch').stage.finished({{check: {{kind: 'identical', tokens: 3, plain_tokens: 3, speedup: {speedup}}}}})")
+    assert shown in page.inner_text(".sv-verdict")
